@@ -1,0 +1,248 @@
+use rayon::prelude::*;
+
+use crate::error::EngineError;
+use crate::network::Network;
+use crate::param::ParamTable;
+
+/// Elements a task works on; small enough for the first-level cache with every buffer beside it.
+const CHUNK: usize = 4096;
+
+/// The flat buffers of one chain: weights, gradient, a method's state, masks.
+///
+/// All of them are parallel: element `i` belongs to the same parameter everywhere, as the
+/// [`ParamTable`] says.
+#[derive(Clone, Debug)]
+pub struct Arena {
+    table: ParamTable,
+    weights: Vec<f32>,
+    forward: Option<Vec<f32>>,
+    gradient: Vec<f32>,
+    state: Vec<Vec<f32>>,
+    marks: Vec<u8>,
+}
+
+/// One piece of all buffers, as a [`Pass`] sees it.
+pub struct Chunk<'a> {
+    /// Index of the first element in the flat buffers, for keyed noise.
+    pub first: usize,
+    /// The weights that the method owns.
+    pub weights: &'a mut [f32],
+    /// What the network reads, where the method keeps it apart from `weights`; empty otherwise.
+    pub forward: &'a mut [f32],
+    /// The data gradient of the mean loss at the weights that the network read.
+    pub gradient: &'a [f32],
+    /// The method's own buffers, in the order in which it declared them.
+    pub state: Vec<&'a mut [f32]>,
+    /// One byte a weight; what its bits mean is the method's affair.
+    pub marks: &'a [u8],
+}
+
+/// One pass over the flat buffers: element by element, no element reads another.
+pub trait Pass: Sync {
+    /// Works on one piece. Called for every piece exactly once, in any order and in parallel.
+    fn apply(&self, chunk: Chunk<'_>);
+}
+
+impl Arena {
+    /// Zeroed buffers for `network`, with `state_buffers` extra numbers a weight.
+    pub fn new(network: &Network, state_buffers: usize) -> Self {
+        Self::for_table(network.params().clone(), state_buffers)
+    }
+
+    /// Zeroed buffers for parameters that need no network, as the posterior checks use.
+    pub fn for_table(table: ParamTable, state_buffers: usize) -> Self {
+        let n = table.len();
+        Self {
+            table,
+            weights: vec![0.0; n],
+            forward: None,
+            gradient: vec![0.0; n],
+            state: vec![vec![0.0; n]; state_buffers],
+            marks: vec![0; n],
+        }
+    }
+
+    /// Buffers for `n` unnamed parameters of one vector.
+    pub fn flat(n: usize, state_buffers: usize) -> Self {
+        let mut table = ParamTable::default();
+        table.push("weights".into(), vec![n], crate::Role::Bias);
+        Self::for_table(table, state_buffers)
+    }
+
+    /// Gives the network its own copy of the weights, for methods that perturb or mask them.
+    pub fn separate_forward(&mut self) {
+        self.forward.get_or_insert_with(|| self.weights.clone());
+    }
+
+    /// Whether the network reads a copy of its own.
+    pub fn has_forward(&self) -> bool {
+        self.forward.is_some()
+    }
+
+    /// Where each parameter lies.
+    pub fn table(&self) -> &ParamTable {
+        &self.table
+    }
+
+    /// How many weights there are.
+    pub fn len(&self) -> usize {
+        self.weights.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.weights.is_empty()
+    }
+
+    /// The weights that the method owns.
+    pub fn weights(&self) -> &[f32] {
+        &self.weights
+    }
+
+    /// The weights that the network reads.
+    pub fn forward(&self) -> &[f32] {
+        self.forward.as_deref().unwrap_or(&self.weights)
+    }
+
+    /// The gradient of the last step.
+    pub fn gradient(&self) -> &[f32] {
+        &self.gradient
+    }
+
+    /// A method's state buffer.
+    pub fn state(&self, at: usize) -> &[f32] {
+        &self.state[at]
+    }
+
+    /// How many state buffers the method declared.
+    pub fn state_buffers(&self) -> usize {
+        self.state.len()
+    }
+
+    /// One byte a weight.
+    pub fn marks(&self) -> &[u8] {
+        &self.marks
+    }
+
+    /// Replaces the weights.
+    pub fn set_weights(&mut self, values: &[f32]) -> Result<(), EngineError> {
+        copy("the weights", &mut self.weights, values)
+    }
+
+    /// Replaces what the network reads; makes the copy if there is none yet.
+    pub fn set_forward(&mut self, values: &[f32]) -> Result<(), EngineError> {
+        self.separate_forward();
+        match &mut self.forward {
+            Some(forward) => copy("the forward weights", forward, values),
+            None => Ok(()),
+        }
+    }
+
+    /// Replaces the gradient.
+    pub fn set_gradient(&mut self, values: &[f32]) -> Result<(), EngineError> {
+        copy("the gradient", &mut self.gradient, values)
+    }
+
+    /// Replaces a state buffer.
+    pub fn set_state(&mut self, at: usize, values: &[f32]) -> Result<(), EngineError> {
+        copy("a state buffer", &mut self.state[at], values)
+    }
+
+    /// Replaces the marks.
+    pub fn set_marks(&mut self, values: &[u8]) -> Result<(), EngineError> {
+        copy("the marks", &mut self.marks, values)
+    }
+
+    pub(crate) fn read_and_gradient(&mut self) -> (&[f32], &mut [f32]) {
+        (self.forward.as_deref().unwrap_or(&self.weights), &mut self.gradient)
+    }
+
+    /// Runs a pass over all buffers, in parallel where they are long.
+    pub fn run(&mut self, pass: &impl Pass) {
+        let n = self.weights.len();
+        if n <= 4 * CHUNK || rayon::current_num_threads() == 1 {
+            let forward = self.forward.as_deref_mut().unwrap_or(&mut []);
+            pass.apply(Chunk {
+                first: 0,
+                weights: &mut self.weights,
+                forward,
+                gradient: &self.gradient,
+                state: self.state.iter_mut().map(Vec::as_mut_slice).collect(),
+                marks: &self.marks,
+            });
+            return;
+        }
+        let pieces = n.div_ceil(CHUNK);
+        let mut state: Vec<Vec<&mut [f32]>> = (0..pieces).map(|_| Vec::new()).collect();
+        for buffer in &mut self.state {
+            for (piece, part) in state.iter_mut().zip(buffer.chunks_mut(CHUNK)) {
+                piece.push(part);
+            }
+        }
+        let mut forward: Vec<&mut [f32]> = match &mut self.forward {
+            Some(buffer) => buffer.chunks_mut(CHUNK).collect(),
+            None => (0..pieces).map(|_| &mut [][..]).collect(),
+        };
+        self.weights
+            .par_chunks_mut(CHUNK)
+            .zip(forward.par_iter_mut())
+            .zip(self.gradient.par_chunks(CHUNK))
+            .zip(self.marks.par_chunks(CHUNK))
+            .zip(state.into_par_iter())
+            .enumerate()
+            .for_each(|(at, ((((weights, forward), gradient), marks), state))| {
+                pass.apply(Chunk { first: at * CHUNK, weights, forward, gradient, state, marks });
+            });
+    }
+
+    /// Bytes of the method's own memory: weights, state and marks. Gradient and forward copy are
+    /// work space that is not kept.
+    pub fn method_bytes(&self) -> usize {
+        4 * self.weights.len() * (1 + self.state.len()) + self.marks.len()
+    }
+
+    /// Bytes of work space: the gradient and, where there is one, the forward copy.
+    pub fn work_bytes(&self) -> usize {
+        4 * self.weights.len() * (1 + usize::from(self.forward.is_some()))
+    }
+}
+
+fn copy<T: Copy>(what: &'static str, to: &mut [T], from: &[T]) -> Result<(), EngineError> {
+    if to.len() != from.len() {
+        return Err(EngineError::Size { what, got: from.len(), expected: to.len() });
+    }
+    to.copy_from_slice(from);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct AddIndex;
+    impl Pass for AddIndex {
+        fn apply(&self, chunk: Chunk<'_>) {
+            for (i, w) in chunk.weights.iter_mut().enumerate() {
+                *w += (chunk.first + i) as f32 + chunk.state[1][i];
+            }
+        }
+    }
+
+    #[test]
+    fn a_pass_sees_every_element_once_for_any_number_of_threads() {
+        for threads in [1, 2, 5] {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            let mut arena = Arena::flat(50_000, 2);
+            arena.set_state(1, &vec![0.5; 50_000]).unwrap();
+            pool.install(|| arena.run(&AddIndex));
+            assert!(arena.weights().iter().enumerate().all(|(i, w)| *w == i as f32 + 0.5));
+        }
+    }
+
+    #[test]
+    fn wrong_lengths_are_refused() {
+        let mut arena = Arena::flat(4, 0);
+        let got = arena.set_weights(&[1.0; 3]);
+        assert_eq!(got, Err(EngineError::Size { what: "the weights", got: 3, expected: 4 }));
+    }
+}

@@ -1,0 +1,404 @@
+use serde::{Deserialize, Serialize};
+
+use crate::error::EngineError;
+use crate::ops::loss::{Loss, Scale};
+use crate::param::{ParamTable, Role};
+
+/// The shape of one row of activations, channels last. A plain vector is 1 x 1 x channels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Shape {
+    /// Rows of pixels.
+    pub height: usize,
+    /// Columns of pixels.
+    pub width: usize,
+    /// Channels, or the length of a plain vector.
+    pub channels: usize,
+}
+
+impl Shape {
+    /// A plain vector.
+    pub fn vector(channels: usize) -> Self {
+        Self { height: 1, width: 1, channels }
+    }
+
+    /// How many numbers a row holds.
+    pub fn len(self) -> usize {
+        self.height * self.width * self.channels
+    }
+
+    /// Whether a row holds nothing.
+    pub fn is_empty(self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// A node of a network, by position.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct NodeId(pub usize);
+
+/// What a node computes from its inputs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum Op {
+    /// The row given by the user.
+    Input,
+    /// `y = W x + b`; numbers of its parameters in the table.
+    Linear {
+        /// The weights.
+        weight: usize,
+        /// The bias, where there is one.
+        bias: Option<usize>,
+    },
+    /// `y = max(x, 0)`.
+    Relu,
+    /// `y = tanh x`.
+    Tanh,
+    /// `y = a + b`.
+    Add,
+}
+
+/// One node: a name, an operation, where its inputs come from, and the shape it gives.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Node {
+    /// Its name, unique in the network.
+    pub name: String,
+    /// What it computes.
+    pub op: Op,
+    /// The nodes it reads, all before it.
+    pub inputs: Vec<NodeId>,
+    /// The shape of one row of its output.
+    pub shape: Shape,
+}
+
+/// A network as data: nodes in topological order, their parameters, an output and a loss.
+///
+/// It can only be made through [`NetworkBuilder`] or by deserialising, and both check it, so a
+/// `Network` in hand is valid.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "Unchecked", into = "Unchecked")]
+pub struct Network {
+    nodes: Vec<Node>,
+    params: ParamTable,
+    output: NodeId,
+    loss: Loss,
+}
+
+/// A network as it stands in a file, before it is checked.
+#[derive(Clone, Serialize, Deserialize)]
+struct Unchecked {
+    nodes: Vec<Node>,
+    params: ParamTable,
+    output: NodeId,
+    loss: Loss,
+}
+
+impl From<Network> for Unchecked {
+    fn from(n: Network) -> Self {
+        Self { nodes: n.nodes, params: n.params, output: n.output, loss: n.loss }
+    }
+}
+
+impl TryFrom<Unchecked> for Network {
+    type Error = EngineError;
+    /// Builds the network again node by node, so that a file passes the same checks as code does.
+    fn try_from(file: Unchecked) -> Result<Self, EngineError> {
+        let broken = |node: &str, problem: &str| EngineError::Network {
+            node: node.to_owned(),
+            problem: problem.to_owned(),
+        };
+        let Some(first) = file.nodes.first() else {
+            return Err(broken("input", "the network has no nodes"));
+        };
+        let mut builder = NetworkBuilder::image(first.shape);
+        for node in file.nodes.iter().skip(1) {
+            let input = |at: usize| {
+                node.inputs
+                    .get(at)
+                    .copied()
+                    .ok_or_else(|| broken(&node.name, "an input is missing"))
+            };
+            match &node.op {
+                Op::Input => return Err(broken(&node.name, "only the first node is the input")),
+                Op::Linear { bias, .. } => {
+                    builder.linear_with(&node.name, input(0)?, node.shape.len(), bias.is_some())?;
+                }
+                Op::Relu => drop(builder.relu(input(0)?)?),
+                Op::Tanh => drop(builder.tanh(input(0)?)?),
+                Op::Add => drop(builder.add(input(0)?, input(1)?)?),
+            }
+        }
+        let network = builder.finish(file.output, file.loss.clone())?;
+        if network.nodes != file.nodes || network.params != file.params || network.loss != file.loss
+        {
+            return Err(broken("output", "nodes, parameters and shapes do not agree"));
+        }
+        Ok(network)
+    }
+}
+
+impl Network {
+    /// The nodes in topological order.
+    pub fn nodes(&self) -> &[Node] {
+        &self.nodes
+    }
+
+    /// The parameters.
+    pub fn params(&self) -> &ParamTable {
+        &self.params
+    }
+
+    /// The node whose value is the network's output.
+    pub fn output(&self) -> NodeId {
+        self.output
+    }
+
+    /// Numbers a row of output.
+    pub fn output_len(&self) -> usize {
+        self.nodes[self.output.0].shape.len()
+    }
+
+    /// Numbers a row of input.
+    pub fn input_len(&self) -> usize {
+        self.nodes[0].shape.len()
+    }
+
+    /// The loss at its head.
+    pub fn loss(&self) -> &Loss {
+        &self.loss
+    }
+
+    /// The weights of the layer that reads the input, whose columns are the input variables.
+    pub fn first_weight(&self) -> Option<&crate::Param> {
+        self.nodes.iter().find_map(|node| match node.op {
+            Op::Linear { weight, .. } if node.inputs == [NodeId(0)] => Some(&self.params[weight]),
+            _ => None,
+        })
+    }
+
+    /// Multiply-adds of one row through the network.
+    pub fn multiply_adds(&self) -> usize {
+        self.params.iter().filter(|p| p.role.is_weight()).map(crate::Param::len).sum()
+    }
+}
+
+/// Builds a [`Network`] node by node.
+#[derive(Clone, Debug)]
+pub struct NetworkBuilder {
+    nodes: Vec<Node>,
+    params: ParamTable,
+}
+
+impl NetworkBuilder {
+    /// Starts with a plain vector of `features` inputs.
+    pub fn new(features: usize) -> Self {
+        Self::image(Shape::vector(features))
+    }
+
+    /// Starts with an input of any shape.
+    pub fn image(shape: Shape) -> Self {
+        let input = Node { name: "input".into(), op: Op::Input, inputs: Vec::new(), shape };
+        Self { nodes: vec![input], params: ParamTable::default() }
+    }
+
+    /// The input node.
+    pub fn input(&self) -> NodeId {
+        NodeId(0)
+    }
+
+    /// A linear layer with bias.
+    pub fn linear(&mut self, name: &str, from: NodeId, out: usize) -> Result<NodeId, EngineError> {
+        self.linear_with(name, from, out, true)
+    }
+
+    /// A linear layer, with or without bias.
+    pub fn linear_with(
+        &mut self,
+        name: &str,
+        from: NodeId,
+        out: usize,
+        bias: bool,
+    ) -> Result<NodeId, EngineError> {
+        let inputs = self.shape(name, from)?.len();
+        if out == 0 {
+            return Err(problem(name, "has no outputs; it needs at least one"));
+        }
+        if out.checked_mul(inputs).is_none_or(|n| n > u32::MAX as usize) {
+            return Err(EngineError::Overflow {
+                what: "a linear layer",
+                rows: out,
+                columns: inputs,
+            });
+        }
+        let weight =
+            self.params.push(format!("{name}.weight"), vec![out, inputs], Role::LinearWeight);
+        let bias = bias.then(|| self.params.push(format!("{name}.bias"), vec![out], Role::Bias));
+        self.push(name.into(), Op::Linear { weight, bias }, vec![from], Shape::vector(out))
+    }
+
+    /// The positive part of `from`.
+    pub fn relu(&mut self, from: NodeId) -> Result<NodeId, EngineError> {
+        self.elementwise("relu", Op::Relu, from)
+    }
+
+    /// The hyperbolic tangent of `from`.
+    pub fn tanh(&mut self, from: NodeId) -> Result<NodeId, EngineError> {
+        self.elementwise("tanh", Op::Tanh, from)
+    }
+
+    /// The sum of two nodes of one shape.
+    pub fn add(&mut self, a: NodeId, b: NodeId) -> Result<NodeId, EngineError> {
+        let name = self.fresh("add");
+        let (left, right) = (self.shape(&name, a)?, self.shape(&name, b)?);
+        if left != right {
+            return Err(problem(
+                &name,
+                &format!("adds {} and {} numbers; they must be equal", left.len(), right.len()),
+            ));
+        }
+        self.push(name, Op::Add, vec![a, b], left)
+    }
+
+    /// Closes the network with its output and loss.
+    pub fn finish(mut self, output: NodeId, loss: Loss) -> Result<Network, EngineError> {
+        let outputs = self.shape("output", output)?.len();
+        let read: Vec<bool> = (0..self.nodes.len())
+            .map(|i| self.nodes.iter().any(|n| n.inputs.contains(&NodeId(i))))
+            .collect();
+        for (i, node) in self.nodes.iter().enumerate() {
+            if !read[i] && i != output.0 {
+                return Err(problem(
+                    &node.name,
+                    "is read by nothing; a network has one output and no loose ends",
+                ));
+            }
+        }
+        if read[output.0] {
+            return Err(problem(
+                &self.nodes[output.0].name,
+                "is the output but another node reads it; give the last node",
+            ));
+        }
+        loss.check(outputs)?;
+        let mut loss = loss;
+        if let Loss::Gaussian { scale: Scale::Learned { param, .. } } = &mut loss {
+            *param = self.params.push("noise.log_sigma".into(), vec![1], Role::LogScale);
+        }
+        if self.params.is_empty() {
+            return Err(problem("output", "the network has no parameters to train"));
+        }
+        Ok(Network { nodes: self.nodes, params: self.params, output, loss })
+    }
+
+    fn elementwise(&mut self, kind: &str, op: Op, from: NodeId) -> Result<NodeId, EngineError> {
+        let name = self.fresh(kind);
+        let shape = self.shape(&name, from)?;
+        self.push(name, op, vec![from], shape)
+    }
+
+    fn fresh(&self, kind: &str) -> String {
+        format!("{kind}{}", self.nodes.len())
+    }
+
+    fn shape(&self, reader: &str, from: NodeId) -> Result<Shape, EngineError> {
+        let Some(node) = self.nodes.get(from.0) else {
+            return Err(problem(
+                reader,
+                &format!("reads node {} but only {} come before it", from.0, self.nodes.len()),
+            ));
+        };
+        if node.shape.is_empty() {
+            return Err(problem(&node.name, "has no values; every axis needs at least one"));
+        }
+        Ok(node.shape)
+    }
+
+    fn push(
+        &mut self,
+        name: String,
+        op: Op,
+        inputs: Vec<NodeId>,
+        shape: Shape,
+    ) -> Result<NodeId, EngineError> {
+        if self.nodes.iter().any(|n| n.name == name) {
+            return Err(problem(&name, "the name is taken; names must be unique"));
+        }
+        self.nodes.push(Node { name, op, inputs, shape });
+        Ok(NodeId(self.nodes.len() - 1))
+    }
+}
+
+fn problem(node: &str, text: &str) -> EngineError {
+    EngineError::Network { node: node.to_owned(), problem: text.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn residual() -> Network {
+        let mut b = NetworkBuilder::new(4);
+        let h = b.linear("fc1", b.input(), 3).unwrap();
+        let h = b.relu(h).unwrap();
+        let r = b.linear_with("fc2", h, 3, false).unwrap();
+        let h = b.add(h, r).unwrap();
+        let h = b.tanh(h).unwrap();
+        let out = b.linear("fc3", h, 1).unwrap();
+        b.finish(out, Loss::gaussian_learned(1.0)).unwrap()
+    }
+
+    #[test]
+    fn parameters_lie_one_after_another() {
+        let network = residual();
+        let names: Vec<&str> = network.params().iter().map(|p| p.name.as_str()).collect();
+        assert_eq!(
+            names,
+            ["fc1.weight", "fc1.bias", "fc2.weight", "fc3.weight", "fc3.bias", "noise.log_sigma"]
+        );
+        let mut end = 0;
+        for p in network.params() {
+            assert_eq!(p.offset, end);
+            end = p.range().end;
+        }
+        assert_eq!(network.params().len(), 12 + 3 + 9 + 3 + 1 + 1);
+        assert_eq!(network.first_weight().unwrap().name, "fc1.weight");
+    }
+
+    #[test]
+    fn a_network_survives_a_file() {
+        let network = residual();
+        let text = serde_json::to_string(&network).unwrap();
+        assert_eq!(serde_json::from_str::<Network>(&text).unwrap(), network);
+    }
+
+    #[test]
+    fn a_damaged_file_is_refused() {
+        let text = serde_json::to_string(&residual()).unwrap();
+        for (from, to) in [
+            (r#""shape":[3,4]"#, r#""shape":[3,5]"#),
+            (r#""output":6"#, r#""output":3"#),
+            (r#""offset":12"#, r#""offset":13"#),
+            (r#""inputs":[1]"#, r#""inputs":[77]"#),
+        ] {
+            assert!(text.contains(from), "{from} is not in {text}");
+            let damaged = text.replacen(from, to, 1);
+            assert!(serde_json::from_str::<Network>(&damaged).is_err(), "{to} was accepted");
+        }
+    }
+
+    #[test]
+    fn wrong_networks_are_refused_with_the_reason() {
+        let mut b = NetworkBuilder::new(4);
+        let h = b.linear("fc1", b.input(), 3).unwrap();
+        let wide = b.linear("fc2", b.input(), 2).unwrap();
+        assert!(b.add(h, wide).unwrap_err().to_string().contains("adds 3 and 2"));
+        assert!(b.linear("fc1", h, 3).unwrap_err().to_string().contains("name is taken"));
+        assert!(b.linear("fc9", h, 0).unwrap_err().to_string().contains("no outputs"));
+        assert!(b.linear("fc9", NodeId(50), 1).unwrap_err().to_string().contains("reads node 50"));
+        let loose = b.clone().finish(h, Loss::gaussian(1.0)).unwrap_err().to_string();
+        assert!(loose.contains("`fc2`") && loose.contains("loose ends"), "{loose}");
+        let empty = NetworkBuilder::new(0).linear("fc1", NodeId(0), 1).unwrap_err().to_string();
+        assert!(empty.contains("no values"), "{empty}");
+        let huge = NetworkBuilder::new(usize::MAX / 2).linear("fc1", NodeId(0), 8).unwrap_err();
+        assert!(matches!(huge, EngineError::Overflow { .. }));
+    }
+}

@@ -1,0 +1,169 @@
+//! Loss heads: negative log-likelihoods of one row, and their gradient.
+//!
+//! The plan divides by the number of rows, so `gradient` is the mini-batch mean ḡ of the paper.
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::EngineError;
+use crate::real::Real;
+
+/// The standard deviation of Gaussian observation noise.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Scale {
+    /// Known: σ.
+    Known(f64),
+    /// Learned: the network has a parameter `noise.log_sigma`.
+    Learned {
+        /// σ at the start.
+        start: f64,
+        /// Its number in the table; filled in when the network is finished.
+        param: usize,
+    },
+}
+
+/// The loss at the head of a network.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Loss {
+    /// `Σ_j (y_j − f_j)² / 2σ² + ln σ`: half the squared error where σ = 1. The constant ½ ln 2π is
+    /// left out here; the negative log-likelihood that metrics report has it.
+    Gaussian {
+        /// The noise.
+        scale: Scale,
+    },
+    /// `ln(1 + e^f) − y f` for one logit `f` and `y` in {0, 1}.
+    Bernoulli,
+    /// `ln Σ_j e^{f_j} − f_y` for as many logits as there are classes.
+    CrossEntropy,
+}
+
+impl Loss {
+    /// Gaussian with known noise.
+    pub fn gaussian(sigma: f64) -> Self {
+        Loss::Gaussian { scale: Scale::Known(sigma) }
+    }
+
+    /// Gaussian whose noise is learned from `start` on.
+    pub fn gaussian_learned(start: f64) -> Self {
+        Loss::Gaussian { scale: Scale::Learned { start, param: 0 } }
+    }
+
+    /// Targets a row, for a network with `outputs` outputs.
+    pub fn target_len(&self, outputs: usize) -> usize {
+        match self {
+            Loss::Gaussian { .. } => outputs,
+            Loss::Bernoulli | Loss::CrossEntropy => 1,
+        }
+    }
+
+    pub(crate) fn check(&self, outputs: usize) -> Result<(), EngineError> {
+        let problem = match self {
+            Loss::Gaussian { scale: Scale::Known(s) | Scale::Learned { start: s, .. } }
+                if !(s.is_finite() && *s > 0.0) =>
+            {
+                format!("the noise standard deviation is {s}; it must be positive")
+            }
+            Loss::Bernoulli if outputs != 1 => {
+                format!("a Bernoulli loss reads one logit, but the network gives {outputs}")
+            }
+            Loss::CrossEntropy if outputs < 2 => {
+                format!("cross entropy needs two classes or more, but the network gives {outputs}")
+            }
+            _ => return Ok(()),
+        };
+        Err(EngineError::Network { node: "loss".into(), problem })
+    }
+}
+
+/// Loss and gradient of one block of rows.
+///
+/// Returns the summed loss, writes `d loss / d output · weight` into `doutput` and gives back the
+/// summed derivative with respect to ln σ (0 where the noise is known).
+pub(crate) fn gradient<T: Real>(
+    loss: &Loss,
+    log_sigma: Option<T>,
+    output: &[T],
+    targets: &[f32],
+    outputs: usize,
+    weight: T,
+    doutput: &mut [T],
+) -> (f64, f64) {
+    let rows = output.len() / outputs;
+    let (mut total, mut dscale) = (0.0, 0.0);
+    match loss {
+        Loss::Gaussian { scale } => {
+            let (log_sigma, sigma) = match (scale, log_sigma) {
+                (Scale::Known(sigma), _) => (sigma.ln(), *sigma),
+                (Scale::Learned { start, .. }, None) => (start.ln(), *start),
+                (Scale::Learned { .. }, Some(l)) => (l.wide(), l.wide().exp()),
+            };
+            let precision = T::of(1.0 / (sigma * sigma));
+            for ((f, y), d) in output.iter().zip(targets).zip(doutput.iter_mut()) {
+                let residual = *f - T::of(*y as f64);
+                let scaled = residual * precision;
+                *d = scaled * weight;
+                let square = (scaled * residual).wide();
+                total += 0.5 * square + log_sigma;
+                dscale += 1.0 - square;
+            }
+        }
+        Loss::Bernoulli => {
+            for ((f, y), d) in output.iter().zip(targets).zip(doutput.iter_mut()) {
+                let (f, y) = (f.wide(), *y as f64);
+                // ln(1 + e^f) without overflow.
+                total += f.max(0.0) + (-f.abs()).exp().ln_1p() - y * f;
+                *d = T::of(1.0 / (1.0 + (-f).exp()) - y) * weight;
+            }
+        }
+        Loss::CrossEntropy => {
+            for row in 0..rows {
+                let f = &output[row * outputs..(row + 1) * outputs];
+                let d = &mut doutput[row * outputs..(row + 1) * outputs];
+                let class = targets[row] as usize;
+                let most = f.iter().map(|v| v.wide()).fold(f64::NEG_INFINITY, f64::max);
+                let sum: f64 = f.iter().map(|v| (v.wide() - most).exp()).sum();
+                let log_sum = most + sum.ln();
+                total += log_sum - f[class].wide();
+                for (j, (f, d)) in f.iter().zip(d).enumerate() {
+                    let p = (f.wide() - log_sum).exp();
+                    *d = T::of(p - f64::from(u8::from(j == class))) * weight;
+                }
+            }
+        }
+    }
+    (total, dscale)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(loss: &Loss, output: &[f64], target: f32) -> f64 {
+        let mut d = vec![0.0; output.len()];
+        gradient(loss, None, output, &[target], output.len(), 1.0, &mut d).0
+    }
+
+    /// By hand: (2 − 1)²/(2·4) + ln 2; ln(1 + e²) − 2; ln(e¹ + e² + e³) − 2.
+    #[test]
+    fn worked_cases() {
+        assert!((at(&Loss::gaussian(2.0), &[2.0], 1.0) - (0.125 + 2f64.ln())).abs() < 1e-12);
+        assert!((at(&Loss::Bernoulli, &[2.0], 1.0) - 0.126_928_011_042_972_5).abs() < 1e-12);
+        let ce = at(&Loss::CrossEntropy, &[1.0, 2.0, 3.0], 1.0);
+        assert!((ce - 1.407_605_964_444_38).abs() < 1e-12);
+    }
+
+    #[test]
+    fn far_logits_do_not_overflow() {
+        assert!((at(&Loss::Bernoulli, &[800.0], 0.0) - 800.0).abs() < 1e-9);
+        assert!((at(&Loss::Bernoulli, &[-800.0], 1.0) - 800.0).abs() < 1e-9);
+        assert!((at(&Loss::CrossEntropy, &[900.0, -900.0], 1.0) - 1800.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn losses_say_what_they_need() {
+        assert!(Loss::Bernoulli.check(2).unwrap_err().to_string().contains("one logit"));
+        assert!(Loss::CrossEntropy.check(1).unwrap_err().to_string().contains("two classes"));
+        assert!(Loss::gaussian(0.0).check(1).unwrap_err().to_string().contains("positive"));
+    }
+}

@@ -1,0 +1,10 @@
+//! The operations, each with its forward and backward pass.
+//!
+//! Every function works on a block of rows. Backward functions add to the gradient they are given,
+//! so that a node read by several others collects from all of them.
+
+pub(crate) mod add;
+pub(crate) mod linear;
+pub(crate) mod loss;
+pub(crate) mod relu;
+pub(crate) mod tanh;

@@ -1,0 +1,499 @@
+use rayon::prelude::*;
+
+use crate::arena::Arena;
+use crate::dataset::Dataset;
+use crate::error::EngineError;
+use crate::network::{Network, NodeId, Op};
+use crate::ops::{add, linear, loss, relu, tanh};
+use crate::real::Real;
+
+/// Rows that go through the whole network, forward and backward, before the next ones: with
+/// 1,000 inputs a block is 128 KB and stays in the second-level cache, so inputs are read from
+/// memory once a step.
+pub const BLOCK_ROWS: usize = 32;
+/// Gradients are summed in at most this many lanes, whatever the number of threads.
+const MOST_LANES: usize = 16;
+/// All lanes together hold at most this many bytes of gradient.
+const LANE_BYTES: usize = 64 << 20;
+
+/// A network compiled for a largest batch: buffers are planned once, and a step allocates nothing.
+///
+/// No operation here couples two rows, so a batch is cut into blocks of [`BLOCK_ROWS`] rows, and
+/// blocks are dealt to lanes. How many lanes there are depends on the network and the batch alone,
+/// and lanes are summed in order: the result has the same bits for any number of threads.
+pub struct Plan {
+    exec: Exec<f32>,
+    most_rows: usize,
+}
+
+impl Plan {
+    /// Plans `network` for batches of up to `most_rows` rows.
+    pub fn new(network: &Network, most_rows: usize) -> Result<Self, EngineError> {
+        let columns = network.input_len();
+        if most_rows.checked_mul(columns).is_none() {
+            return Err(EngineError::Overflow { what: "a batch", rows: most_rows, columns });
+        }
+        Ok(Self { exec: Exec::new(network, most_rows), most_rows })
+    }
+
+    /// The mean loss over `rows`, and its gradient in the arena.
+    pub fn gradient(
+        &mut self,
+        arena: &mut Arena,
+        data: &Dataset,
+        rows: &[u32],
+    ) -> Result<f64, EngineError> {
+        self.check(arena.len(), data, rows, true)?;
+        let (weights, gradient) = arena.read_and_gradient();
+        Ok(self.exec.gradient(weights, data, rows, gradient))
+    }
+
+    /// The network's output for `rows`, row by row into `out`.
+    pub fn forward(
+        &mut self,
+        weights: &[f32],
+        data: &Dataset,
+        rows: std::ops::Range<usize>,
+        out: &mut [f32],
+    ) -> Result<(), EngineError> {
+        let rows: Vec<u32> = rows.map(|r| r as u32).collect();
+        let outputs = self.exec.network.output_len();
+        if out.len() != rows.len() * outputs {
+            return Err(EngineError::Size {
+                what: "the output buffer",
+                got: out.len(),
+                expected: rows.len() * outputs,
+            });
+        }
+        for (rows, out) in rows.chunks(self.most_rows).zip(out.chunks_mut(self.most_rows * outputs))
+        {
+            self.check(weights.len(), data, rows, false)?;
+            self.exec.forward(weights, data, rows, out);
+        }
+        Ok(())
+    }
+
+    /// The network.
+    pub fn network(&self) -> &Network {
+        &self.exec.network
+    }
+
+    /// Bytes that the plan holds.
+    pub fn bytes(&self) -> usize {
+        self.exec.lanes.iter().map(Lane::bytes).sum()
+    }
+
+    fn check(
+        &self,
+        weights: usize,
+        data: &Dataset,
+        rows: &[u32],
+        training: bool,
+    ) -> Result<(), EngineError> {
+        let network = &self.exec.network;
+        let size = |what, got, expected| {
+            if got == expected { Ok(()) } else { Err(EngineError::Size { what, got, expected }) }
+        };
+        size("the weights", weights, network.params().len())?;
+        size("a row of inputs", data.columns(), network.input_len())?;
+        if rows.is_empty() || rows.len() > self.most_rows {
+            size("a batch", rows.len(), self.most_rows)?;
+        }
+        if let Some(&row) = rows.iter().find(|&&r| r as usize >= data.rows()) {
+            return Err(EngineError::Row { row: row as usize, rows: data.rows() });
+        }
+        if training {
+            let expected = network.loss().target_len(network.output_len());
+            let got = if data.has_targets() { data.target_columns() } else { 0 };
+            size("a row of targets", got, expected)?;
+        }
+        Ok(())
+    }
+}
+
+/// The arithmetic of a plan, in `f32` to run and in `f64` to check gradients.
+pub(crate) struct Exec<T> {
+    pub(crate) network: Network,
+    lanes: Vec<Lane<T>>,
+}
+
+/// What one lane needs: the activations of one block and its own gradient sum.
+struct Lane<T> {
+    values: Vec<Vec<T>>,
+    slopes: Vec<Vec<T>>,
+    targets: Vec<f32>,
+    gradient: Vec<T>,
+    loss: f64,
+}
+
+impl<T> Lane<T> {
+    fn bytes(&self) -> usize {
+        let activations: usize = self.values.iter().chain(&self.slopes).map(Vec::len).sum();
+        size_of::<T>() * (activations + self.gradient.len()) + 4 * self.targets.len()
+    }
+}
+
+impl<T: Real> Exec<T> {
+    pub(crate) fn new(network: &Network, most_rows: usize) -> Self {
+        let lanes = lane_count(network, most_rows);
+        let block = BLOCK_ROWS.min(most_rows.max(1));
+        let buffers = |skip_input: bool| -> Vec<Vec<T>> {
+            let len = |i: usize, n: usize| if skip_input && i == 0 { 0 } else { n * block };
+            let nodes = network.nodes().iter().enumerate();
+            nodes.map(|(i, node)| vec![T::ZERO; len(i, node.shape.len())]).collect()
+        };
+        let targets = network.loss().target_len(network.output_len()) * block;
+        let lanes = (0..lanes)
+            .map(|_| Lane {
+                values: buffers(false),
+                slopes: buffers(true),
+                targets: vec![0.0; targets],
+                gradient: vec![T::ZERO; network.params().len()],
+                loss: 0.0,
+            })
+            .collect();
+        Self { network: network.clone(), lanes }
+    }
+
+    /// Deals blocks of rows to lanes: lane `l` takes blocks `l·share ..`, `share` of them.
+    fn deal<'a>(&mut self, rows: &'a [u32]) -> (usize, usize, Vec<&'a [u32]>) {
+        let lanes = lane_count(&self.network, rows.len()).min(self.lanes.len());
+        let share = rows.len().div_ceil(BLOCK_ROWS).div_ceil(lanes) * BLOCK_ROWS;
+        let parts: Vec<&[u32]> = rows.chunks(share).collect();
+        (parts.len(), share, parts)
+    }
+
+    pub(crate) fn gradient(
+        &mut self,
+        weights: &[T],
+        data: &Dataset,
+        rows: &[u32],
+        gradient: &mut [T],
+    ) -> f64 {
+        let (used, _, parts) = self.deal(rows);
+        let network = &self.network;
+        let scale = T::of(1.0 / rows.len() as f64);
+        let work = |(lane, rows): (&mut Lane<T>, &&[u32])| {
+            lane.gradient.fill(T::ZERO);
+            lane.loss = 0.0;
+            for block in rows.chunks(BLOCK_ROWS) {
+                lane.load(data, block, true);
+                lane.forward(network, weights, block.len());
+                lane.backward(network, weights, block.len(), scale);
+            }
+        };
+        if rayon::current_num_threads() == 1 || used == 1 {
+            self.lanes.iter_mut().zip(&parts).for_each(work);
+        } else {
+            self.lanes[..used].par_iter_mut().zip(parts.par_iter()).for_each(work);
+        }
+        gradient.copy_from_slice(&self.lanes[0].gradient);
+        for lane in &self.lanes[1..used] {
+            for (sum, value) in gradient.iter_mut().zip(&lane.gradient) {
+                *sum += *value;
+            }
+        }
+        self.lanes[..used].iter().map(|lane| lane.loss).sum::<f64>() / rows.len() as f64
+    }
+
+    pub(crate) fn forward(&mut self, weights: &[T], data: &Dataset, rows: &[u32], out: &mut [T]) {
+        let (used, share, parts) = self.deal(rows);
+        let network = &self.network;
+        let outputs = network.output_len();
+        self.lanes[..used]
+            .par_iter_mut()
+            .zip(parts.par_iter())
+            .zip(out.par_chunks_mut(share * outputs))
+            .for_each(|((lane, rows), out)| {
+                let blocks = rows.chunks(BLOCK_ROWS).zip(out.chunks_mut(BLOCK_ROWS * outputs));
+                for (block, out) in blocks {
+                    lane.load(data, block, false);
+                    lane.forward(network, weights, block.len());
+                    out.copy_from_slice(&lane.values[network.output().0][..out.len()]);
+                }
+            });
+    }
+}
+
+fn lane_count(network: &Network, rows: usize) -> usize {
+    let by_memory = LANE_BYTES / (4 * network.params().len().max(1));
+    rows.div_ceil(BLOCK_ROWS).clamp(1, MOST_LANES.min(by_memory.max(1)))
+}
+
+impl<T: Real> Lane<T> {
+    fn load(&mut self, data: &Dataset, rows: &[u32], targets: bool) {
+        let columns = data.columns();
+        for (to, &row) in self.values[0].chunks_exact_mut(columns).zip(rows) {
+            load_row(to, data.input(row as usize));
+        }
+        if targets {
+            let width = data.target_columns();
+            for (to, &row) in self.targets.chunks_exact_mut(width).zip(rows) {
+                to.copy_from_slice(data.target(row as usize));
+            }
+        }
+    }
+
+    fn forward(&mut self, network: &Network, weights: &[T], rows: usize) {
+        for (at, node) in network.nodes().iter().enumerate().skip(1) {
+            let (before, rest) = self.values.split_at_mut(at);
+            let y = &mut rest[0][..rows * node.shape.len()];
+            let value = |id: NodeId| &before[id.0][..rows * network.nodes()[id.0].shape.len()];
+            match node.op {
+                Op::Input => {}
+                Op::Linear { weight, bias } => {
+                    let size = linear_size(network, at, rows);
+                    let bias = bias.map(|b| &weights[network.params()[b].range()]);
+                    let weight = &weights[network.params()[weight].range()];
+                    linear::forward(size, value(node.inputs[0]), weight, bias, y);
+                }
+                Op::Relu => relu::forward(value(node.inputs[0]), y),
+                Op::Tanh => tanh::forward(value(node.inputs[0]), y),
+                Op::Add => add::forward(value(node.inputs[0]), value(node.inputs[1]), y),
+            }
+        }
+    }
+
+    fn backward(&mut self, network: &Network, weights: &[T], rows: usize, scale: T) {
+        for slopes in &mut self.slopes {
+            slopes.fill(T::ZERO);
+        }
+        let out = network.output().0;
+        let outputs = network.output_len();
+        let scale_param = match network.loss() {
+            loss::Loss::Gaussian { scale: loss::Scale::Learned { param, .. } } => {
+                Some(network.params()[*param].offset)
+            }
+            _ => None,
+        };
+        let (total, dscale) = loss::gradient(
+            network.loss(),
+            scale_param.map(|at| weights[at]),
+            &self.values[out][..rows * outputs],
+            &self.targets,
+            outputs,
+            scale,
+            &mut self.slopes[out][..rows * outputs],
+        );
+        self.loss += total;
+        if let Some(at) = scale_param {
+            self.gradient[at] += T::of(dscale) * scale;
+        }
+        for (at, node) in network.nodes().iter().enumerate().skip(1).rev() {
+            let (before, rest) = self.slopes.split_at_mut(at);
+            let dy = &rest[0][..rows * node.shape.len()];
+            let len = |id: NodeId| rows * network.nodes()[id.0].shape.len();
+            match node.op {
+                Op::Input => {}
+                Op::Linear { weight, bias } => {
+                    let size = linear_size(network, at, rows);
+                    let from = node.inputs[0];
+                    let range = network.params()[weight].range();
+                    let x = &self.values[from.0][..len(from)];
+                    linear::weight_gradient(size, x, dy, &mut self.gradient[range.clone()]);
+                    if let Some(bias) = bias {
+                        let range = network.params()[bias].range();
+                        linear::bias_gradient(size, dy, &mut self.gradient[range]);
+                    }
+                    if from.0 != 0 {
+                        let dx = &mut before[from.0][..len(from)];
+                        linear::input_gradient(size, dy, &weights[range], dx);
+                    }
+                }
+                Op::Relu | Op::Tanh | Op::Add => {
+                    let y = &self.values[at][..rows * node.shape.len()];
+                    for &from in node.inputs.iter().filter(|from| from.0 != 0) {
+                        let dx = &mut before[from.0][..len(from)];
+                        match node.op {
+                            Op::Relu => relu::backward(y, dy, dx),
+                            Op::Tanh => tanh::backward(y, dy, dx),
+                            _ => add::backward(dy, dx),
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn load_row<T: Real>(to: &mut [T], from: &[f32]) {
+    for (to, from) in to.iter_mut().zip(from) {
+        *to = T::of(*from as f64);
+    }
+}
+
+fn linear_size(network: &Network, at: usize, rows: usize) -> linear::Size {
+    let node = &network.nodes()[at];
+    let inputs = network.nodes()[node.inputs[0].0].shape.len();
+    linear::Size { rows, inputs, outputs: node.shape.len() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::network::NetworkBuilder;
+    use crate::noise::{Key, Stream};
+    use crate::ops::loss::Loss;
+
+    fn random(n: usize, seed: u64, scale: f32) -> Vec<f32> {
+        let mut values = vec![0.0; n];
+        Key::new(seed, 0, Stream::Initial).normals(0, 0, &mut values);
+        values.iter_mut().for_each(|v| *v *= scale);
+        values
+    }
+
+    fn data(network: &Network, rows: usize) -> Dataset {
+        let (p, q) = (network.input_len(), network.output_len());
+        let width = network.loss().target_len(q);
+        let targets = (0..rows * width)
+            .map(|i| match network.loss() {
+                Loss::Gaussian { .. } => Key::new(9, 0, Stream::Observation).normal(0, i),
+                Loss::Bernoulli => (i % 2) as f32,
+                Loss::CrossEntropy => (i % q) as f32,
+            })
+            .collect();
+        Dataset::new(p, width, random(rows * p, 5, 1.0), targets).unwrap()
+    }
+
+    /// |analytic − central difference| ≤ 1e-7 (|gradient| + 1) for every parameter, in f64.
+    fn check_gradient(network: &Network, rows: usize) {
+        let data = data(network, rows);
+        let order: Vec<u32> = (0..rows as u32).rev().collect();
+        let mut exec = Exec::<f64>::new(network, rows);
+        let n = network.params().len();
+        let mut w: Vec<f64> = random(n, 1, 0.5).into_iter().map(f64::from).collect();
+        let (mut gradient, mut scratch) = (vec![0.0; n], vec![0.0; n]);
+        exec.gradient(&w, &data, &order, &mut gradient);
+        for i in 0..n {
+            let h = 1e-6;
+            let middle = w[i];
+            w[i] = middle + h;
+            let above = exec.gradient(&w, &data, &order, &mut scratch);
+            w[i] = middle - h;
+            let below = exec.gradient(&w, &data, &order, &mut scratch);
+            w[i] = middle;
+            let numeric = (above - below) / (2.0 * h);
+            let name = &network.params().owner(i).unwrap().name;
+            assert!(
+                (gradient[i] - numeric).abs() <= 1e-7 * (numeric.abs() + 1.0),
+                "{name}[{i}]: {} against {numeric}",
+                gradient[i]
+            );
+        }
+    }
+
+    fn one_layer(inputs: usize, outputs: usize, loss: Loss) -> Network {
+        let mut b = NetworkBuilder::new(inputs);
+        let out = b.linear("fc", b.input(), outputs).unwrap();
+        b.finish(out, loss).unwrap()
+    }
+
+    fn mlp(activation: &str, widths: &[usize], outputs: usize, loss: Loss) -> Network {
+        let mut b = NetworkBuilder::new(7);
+        let mut h = b.input();
+        for (i, width) in widths.iter().enumerate() {
+            h = b.linear(&format!("fc{i}"), h, *width).unwrap();
+            h = if activation == "relu" { b.relu(h).unwrap() } else { b.tanh(h).unwrap() };
+        }
+        let out = b.linear("out", h, outputs).unwrap();
+        b.finish(out, loss).unwrap()
+    }
+
+    fn residual(loss: Loss, outputs: usize) -> Network {
+        let mut b = NetworkBuilder::new(5);
+        let h = b.linear("fc1", b.input(), 4).unwrap();
+        let a = b.tanh(h).unwrap();
+        let r = b.linear_with("fc2", a, 4, false).unwrap();
+        let s = b.add(a, r).unwrap();
+        let twice = b.add(s, s).unwrap();
+        let out = b.linear("fc3", twice, outputs).unwrap();
+        b.finish(out, loss).unwrap()
+    }
+
+    #[test]
+    fn every_loss_has_the_right_gradient() {
+        check_gradient(&one_layer(3, 2, Loss::gaussian(0.7)), 5);
+        check_gradient(&one_layer(3, 2, Loss::gaussian_learned(0.7)), 5);
+        check_gradient(&one_layer(4, 1, Loss::Bernoulli), 6);
+        check_gradient(&one_layer(4, 3, Loss::CrossEntropy), 6);
+    }
+
+    #[test]
+    fn whole_networks_have_the_right_gradient() {
+        check_gradient(&mlp("tanh", &[5, 3], 1, Loss::gaussian(1.0)), 70);
+        check_gradient(&mlp("relu", &[6, 4, 3], 1, Loss::Bernoulli), 33);
+        check_gradient(&mlp("relu", &[6, 4], 4, Loss::CrossEntropy), 1);
+        check_gradient(&residual(Loss::gaussian_learned(1.0), 1), 40);
+        check_gradient(&residual(Loss::CrossEntropy, 3), 40);
+    }
+
+    #[test]
+    fn single_precision_follows_double() {
+        let network = mlp("tanh", &[5, 3], 1, Loss::gaussian(1.0));
+        let data = data(&network, 100);
+        let rows: Vec<u32> = (0..100).collect();
+        let w = random(network.params().len(), 1, 0.5);
+        let wide: Vec<f64> = w.iter().map(|v| *v as f64).collect();
+        let (mut g32, mut g64) = (vec![0.0f32; w.len()], vec![0.0f64; w.len()]);
+        let l32 = Exec::<f32>::new(&network, 100).gradient(&w, &data, &rows, &mut g32);
+        let l64 = Exec::<f64>::new(&network, 100).gradient(&wide, &data, &rows, &mut g64);
+        assert!((l32 - l64).abs() < 1e-5);
+        for (a, b) in g32.iter().zip(&g64) {
+            assert!((*a as f64 - b).abs() < 1e-5, "{a} against {b}");
+        }
+    }
+
+    #[test]
+    fn the_same_bits_for_any_number_of_threads() {
+        let network = mlp("relu", &[6, 4], 1, Loss::gaussian(1.0));
+        let data = data(&network, 1000);
+        let rows: Vec<u32> = Key::new(1, 0, Stream::Shuffle).permutation(0, 1000);
+        let run = |threads: usize| {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            pool.install(|| {
+                let mut arena = Arena::new(&network, 0);
+                arena.set_weights(&random(network.params().len(), 1, 0.5)).unwrap();
+                let mut plan = Plan::new(&network, 1000).unwrap();
+                let loss = plan.gradient(&mut arena, &data, &rows).unwrap();
+                let mut out = vec![0.0; 1000];
+                plan.forward(arena.weights(), &data, 0..1000, &mut out).unwrap();
+                let bits = |v: &[f32]| v.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+                (loss.to_bits(), bits(arena.gradient()), bits(&out))
+            })
+        };
+        let one = run(1);
+        for threads in [2, 3, 7] {
+            assert_eq!(one, run(threads), "{threads} threads");
+        }
+    }
+
+    #[test]
+    fn a_smaller_batch_in_a_larger_plan_is_the_same() {
+        let network = mlp("relu", &[6], 1, Loss::gaussian(1.0));
+        let data = data(&network, 200);
+        let rows: Vec<u32> = (0..77).collect();
+        let mut gradients = Vec::new();
+        for most in [77, 200] {
+            let mut arena = Arena::new(&network, 0);
+            arena.set_weights(&random(network.params().len(), 1, 0.5)).unwrap();
+            Plan::new(&network, most).unwrap().gradient(&mut arena, &data, &rows).unwrap();
+            gradients.push(arena.gradient().to_vec());
+        }
+        assert_eq!(gradients[0], gradients[1]);
+    }
+
+    #[test]
+    fn bad_batches_are_refused() {
+        let network = one_layer(3, 1, Loss::gaussian(1.0));
+        let data = data(&network, 4);
+        let mut arena = Arena::new(&network, 0);
+        let mut plan = Plan::new(&network, 4).unwrap();
+        let far = plan.gradient(&mut arena, &data, &[0, 9]).unwrap_err();
+        assert_eq!(far, EngineError::Row { row: 9, rows: 4 });
+        assert!(plan.gradient(&mut arena, &data, &[0; 5]).is_err());
+        let narrow = Dataset::new(2, 1, vec![0.0; 8], vec![0.0; 4]).unwrap();
+        assert!(plan.gradient(&mut arena, &narrow, &[0]).is_err());
+        let blind = Dataset::new(3, 1, vec![0.0; 12], Vec::new()).unwrap();
+        assert!(plan.gradient(&mut arena, &blind, &[0]).is_err());
+    }
+}

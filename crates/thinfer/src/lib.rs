@@ -1,0 +1,3 @@
+//! thinfer
+mod error;
+pub use error::{Error, Result};
