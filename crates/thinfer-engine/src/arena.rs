@@ -143,6 +143,19 @@ impl Arena {
         copy("the gradient", &mut self.gradient, values)
     }
 
+    /// Sets the gradient to `values` at the places of `map` and to 0 elsewhere.
+    pub fn scatter_gradient(&mut self, map: &[u32], values: &[f32]) -> Result<(), EngineError> {
+        if map.len() != values.len() {
+            let (got, expected) = (values.len(), map.len());
+            return Err(EngineError::Size { what: "the gradient", got, expected });
+        }
+        self.gradient.fill(0.0);
+        for (&to, value) in map.iter().zip(values) {
+            self.gradient[to as usize] = *value;
+        }
+        Ok(())
+    }
+
     /// Replaces a state buffer.
     pub fn set_state(&mut self, at: usize, values: &[f32]) -> Result<(), EngineError> {
         copy("a state buffer", &mut self.state[at], values)

@@ -43,8 +43,23 @@ impl Plan {
         data: &Dataset,
         rows: &[u32],
     ) -> Result<f64, EngineError> {
-        self.check(arena.len(), data, rows, true)?;
         let (weights, gradient) = arena.read_and_gradient();
+        self.gradient_at(weights, data, rows, gradient)
+    }
+
+    /// The mean loss over `rows` and its gradient, for weights outside an arena.
+    pub fn gradient_at(
+        &mut self,
+        weights: &[f32],
+        data: &Dataset,
+        rows: &[u32],
+        gradient: &mut [f32],
+    ) -> Result<f64, EngineError> {
+        self.check(weights.len(), data, rows, true)?;
+        if gradient.len() != weights.len() {
+            let (got, expected) = (gradient.len(), weights.len());
+            return Err(EngineError::Size { what: "the gradient", got, expected });
+        }
         Ok(self.exec.gradient(weights, data, rows, gradient))
     }
 

@@ -1,0 +1,3 @@
+//! Data: simulated examples and tables.
+
+pub mod simulate;

@@ -1,0 +1,181 @@
+//! Algorithm 3: EM-MCMC. Algorithm 2 under a group spike-and-slab prior, pruning while it samples.
+
+use thinfer_engine::noise::Key;
+use thinfer_engine::{Arena, Chunk, Pass};
+
+use super::sghmc::{self, Sghmc};
+use super::{Method, Tick, Vitals};
+use crate::error::Result;
+use crate::prune::{self, Groups, KEEP, SLAB, SoftThreshold};
+
+/// When EM and pruning run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Cadence {
+    /// Before the first step of each epoch, as the authors' code does.
+    #[default]
+    Epoch,
+    /// After every step, as the paper prints.
+    Step,
+}
+
+/// Settings of Algorithm 3 beyond those of Algorithm 2.
+///
+/// Prior of a group of K weights: p·N(0, 1/δ₀)^K + (1−p)·N(0, 1/δ₁)^K with δ₀ > δ₁. The EM step
+/// assigns each group to spike or slab, which sets its weight decay; the L2 rule prunes groups.
+///
+/// | name | symbol | range | too large |
+/// |---|---|---|---|
+/// | `spike_decay` | wd₀ = δ₀/N | > wd₁ | removes real effects |
+/// | `soft_threshold` | λ₁ | > 0 | everything is in the spike |
+/// | `hard_threshold` | λ₂ | > 0 | prunes real effects |
+/// | `warm_up_epochs` | | ≥ 0 | prunes late or never |
+#[derive(Clone, Debug, PartialEq)]
+pub struct EmMcmc {
+    /// Algorithm 2 under it; its weight decay is the slab's.
+    pub sghmc: Sghmc,
+    /// wd₀ = δ₀/N
+    pub spike_decay: f64,
+    /// λ₁
+    pub soft_threshold: SoftThreshold,
+    /// The threshold of the L2 rule.
+    ///
+    /// Deviation: the paper uses λ₁ here as well; the authors' code has a second, smaller number.
+    pub hard_threshold: f64,
+    /// EM and pruning start after this many epochs.
+    pub warm_up_epochs: usize,
+    /// Pruning stops after this many epochs, so that later samples share one mask.
+    pub freeze_after_epochs: Option<usize>,
+    /// When EM and pruning run.
+    ///
+    /// Deviation: the paper prints them in every iteration, the authors' code runs them with the
+    /// first mini-batch of an epoch.
+    pub cadence: Cadence,
+    /// Whether pruned groups can come back (DPF) or not (DFP).
+    ///
+    /// Deviation: the authors' code multiplies the weights by the mask in every step, after which
+    /// no pruned group can pass the threshold again. With `regrow` the dense weights are kept, the
+    /// network reads the masked ones, and the update goes to the dense ones.
+    pub regrow: bool,
+}
+
+/// Algorithm 3 with its groups and the key of its noise.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EmMcmcMethod {
+    /// Settings.
+    pub config: EmMcmc,
+    /// The groups of every weight matrix.
+    pub groups: Vec<Groups>,
+    /// The key of the sampler's noise.
+    pub key: Key,
+}
+
+/// `forward ← mask ⊙ w`
+struct Mask;
+
+impl Pass for Mask {
+    fn apply(&self, chunk: Chunk<'_>) {
+        for ((to, w), mark) in chunk.forward.iter_mut().zip(chunk.weights.iter()).zip(chunk.marks) {
+            *to = if mark & KEEP != 0 { *w } else { 0.0 };
+        }
+    }
+}
+
+/// `w ← mask ⊙ w`
+struct Cut;
+
+impl Pass for Cut {
+    fn apply(&self, chunk: Chunk<'_>) {
+        for (w, mark) in chunk.weights.iter_mut().zip(chunk.marks) {
+            if mark & KEEP == 0 {
+                *w = 0.0;
+            }
+        }
+    }
+}
+
+impl EmMcmcMethod {
+    /// One EM step and one pruning step over all groups.
+    fn assign(&self, arena: &mut Arena, epoch: usize) {
+        if epoch <= self.config.warm_up_epochs {
+            return;
+        }
+        let frozen = self.config.freeze_after_epochs.is_some_and(|last| epoch > last);
+        let mut marks = arena.marks().to_vec();
+        for groups in &self.groups {
+            prune::em_step(groups, arena.weights(), self.config.soft_threshold, &mut marks);
+            if !frozen {
+                let (threshold, regrow) = (self.config.hard_threshold, self.config.regrow);
+                prune::l2_prune(groups, arena.weights(), threshold, regrow, &mut marks);
+            }
+        }
+        // The marks come from this arena, so their length fits.
+        let _ = arena.set_marks(&marks);
+        if !self.config.regrow {
+            arena.run(&Cut);
+        }
+    }
+
+    fn share(&self, arena: &Arena, bit: u8) -> f64 {
+        let (mut without, mut all) = (0usize, 0usize);
+        for groups in &self.groups {
+            groups.for_each(|i, _| {
+                all += 1;
+                without += usize::from(arena.marks()[i] & bit == 0);
+            });
+        }
+        without as f64 / all.max(1) as f64
+    }
+}
+
+impl Method for EmMcmcMethod {
+    fn state_buffers(&self) -> usize {
+        2
+    }
+
+    fn start(&self, arena: &mut Arena, key: Key) -> Result<()> {
+        self.config.sghmc.start_state(arena, key)?;
+        if self.config.regrow {
+            arena.separate_forward();
+        }
+        Ok(())
+    }
+
+    fn materialize(&self, arena: &mut Arena, _tick: Tick) {
+        if self.config.regrow {
+            arena.run(&Mask);
+        }
+    }
+
+    fn update(&self, arena: &mut Arena, tick: Tick) {
+        let config = &self.config;
+        let coeffs = config.sghmc.coeffs(arena, tick, config.spike_decay, !config.regrow);
+        arena.run(&sghmc::Update { coeffs, key: self.key, step: tick.step });
+        if config.cadence == Cadence::Step {
+            self.assign(arena, tick.epoch);
+        }
+    }
+
+    fn epoch(&self, arena: &mut Arena, tick: Tick) {
+        if self.config.cadence == Cadence::Epoch {
+            self.assign(arena, tick.epoch);
+        }
+    }
+
+    fn drops_for_good(&self) -> bool {
+        !self.config.regrow && self.config.cadence == Cadence::Epoch
+    }
+
+    fn sample(&self, arena: &Arena, _tick: Tick) -> Vec<f32> {
+        let weights = arena.weights().iter().zip(arena.marks());
+        weights.map(|(w, mark)| if mark & KEEP != 0 { *w } else { 0.0 }).collect()
+    }
+
+    fn vitals(&self, arena: &Arena, tick: Tick) -> Vitals {
+        Vitals {
+            spike_share: self.share(arena, SLAB),
+            pruned_share: self.share(arena, KEEP),
+            ..self.config.sghmc.vitals_with(arena, tick, self.config.spike_decay)
+        }
+    }
+}

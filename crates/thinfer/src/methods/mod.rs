@@ -1,0 +1,126 @@
+//! The methods. Each is one file: its update above its code, its state, its three hooks.
+//!
+//! A training loop knows a method only through [`Method`]:
+//! - [`Method::materialize`] writes the weights that the forward pass uses, where they differ from
+//!   the method's own (Algorithm 1 samples them, DPF masks them);
+//! - [`Method::update`] consumes the gradient;
+//! - [`Method::epoch`] runs before the first step of an epoch (EM, pruning, regrowth).
+
+pub mod cv_adam;
+pub mod em_mcmc;
+pub mod sgd;
+pub mod sghmc;
+
+use thinfer_engine::noise::{Key, Stream};
+use thinfer_engine::{Arena, ParamTable, Role};
+
+use crate::error::Result;
+
+/// What the schedules say at one step.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rates {
+    /// The learning rate `l = Δt²` (C² in the reference code).
+    pub step_size: f64,
+    /// `k`; the sampler targets exp(−L / k²).
+    pub temperature: f64,
+    /// The rate η of the ρ update.
+    pub eta: f64,
+    /// A factor on the weight decay of the prior.
+    pub decay_factor: f64,
+}
+
+/// One step of one chain.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Tick {
+    /// The step, from 0.
+    pub step: u64,
+    /// The epoch, from 0.
+    pub epoch: usize,
+    /// The schedules.
+    pub rates: Rates,
+}
+
+/// What a chain did, for the log.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Vitals {
+    /// The temperature that the injected noise amounts to, averaged over the weights.
+    pub effective_temperature: Option<f64>,
+    /// Mean and standard deviation of τ over the weights.
+    pub tau: Option<(f64, f64)>,
+    /// The share of grouped weights whose group is in the spike.
+    pub spike_share: f64,
+    /// The share of grouped weights that are pruned.
+    pub pruned_share: f64,
+}
+
+/// A training method: three hooks, and nothing else knows its inside.
+pub trait Method: Send + Sync {
+    /// Numbers of state a weight besides the weight itself.
+    fn state_buffers(&self) -> usize;
+
+    /// Sets weights, state and marks before the first step.
+    fn start(&self, arena: &mut Arena, key: Key) -> Result<()>;
+
+    /// Writes the weights that the forward pass uses.
+    fn materialize(&self, _arena: &mut Arena, _tick: Tick) {}
+
+    /// Consumes the gradient.
+    fn update(&self, arena: &mut Arena, tick: Tick);
+
+    /// Runs before the first step of an epoch.
+    fn epoch(&self, _arena: &mut Arena, _tick: Tick) {}
+
+    /// Whether a weight that is pruned in one epoch stays zero for the rest of the run, so that
+    /// nothing needs to read its input any more.
+    fn drops_for_good(&self) -> bool {
+        false
+    }
+
+    /// The weights of one posterior sample, as the network would use them.
+    fn sample(&self, arena: &Arena, _tick: Tick) -> Vec<f32> {
+        arena.forward().to_vec()
+    }
+
+    /// What the chain is doing.
+    fn vitals(&self, arena: &Arena, tick: Tick) -> Vitals;
+}
+
+/// PyTorch's default initialisation: U(−1/√fan_in, 1/√fan_in) for weights and biases alike, keyed.
+/// A learned noise scale starts at the value that its loss states.
+pub fn initialize(
+    arena: &mut Arena,
+    loss: &thinfer_engine::Loss,
+    seed: u64,
+    chain: u32,
+) -> Result<()> {
+    let key = Key::new(seed, chain, Stream::Initial);
+    let weights = initial_weights(arena.table(), loss, key);
+    arena.set_weights(&weights)?;
+    Ok(())
+}
+
+fn initial_weights(table: &ParamTable, loss: &thinfer_engine::Loss, key: Key) -> Vec<f32> {
+    use thinfer_engine::{Loss, Scale};
+    let mut weights = vec![0.0; table.len()];
+    let mut fan_in = 1;
+    for param in table {
+        match param.role {
+            Role::LogScale => {
+                if let Loss::Gaussian { scale: Scale::Learned { start, .. } } = loss {
+                    weights[param.offset] = start.ln() as f32;
+                }
+            }
+            Role::LinearWeight | Role::Bias => {
+                // A bias follows its weight in the table and takes that layer's bound.
+                if param.role.is_weight() {
+                    fan_in = param.fan_in();
+                }
+                let bound = 1.0 / (fan_in as f32).sqrt();
+                for i in param.range() {
+                    weights[i] = (2.0 * key.uniform(0, i) - 1.0) * bound;
+                }
+            }
+        }
+    }
+    weights
+}

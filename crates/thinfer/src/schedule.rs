@@ -1,0 +1,161 @@
+//! How step size, temperature, η and weight decay change over a run.
+//!
+//! A schedule is a pure function of the step, so a resumed run needs nothing but its step number.
+
+use serde::{Deserialize, Serialize};
+
+/// The shape of a schedule.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "kind")]
+pub enum Shape {
+    /// The same value all the time.
+    Constant,
+    /// `½ (cos(π (r mod P) / P) + 1)` with P = steps / cycles: from 1 to almost 0 in each cycle.
+    Cyclical {
+        /// Cycles in the run.
+        cycles: usize,
+    },
+    /// Multiplied by `factor` at each of the epochs.
+    Steps {
+        /// The factor.
+        factor: f64,
+        /// The epochs, ascending.
+        at_epochs: Vec<usize>,
+    },
+}
+
+/// A value that changes over the run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Schedule {
+    /// The largest value.
+    pub value: f64,
+    /// Its course.
+    pub shape: Shape,
+    /// Linear growth from 0 over the first epochs.
+    pub warm_up_epochs: f64,
+}
+
+/// Where a run stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Clock {
+    /// Steps in an epoch.
+    pub steps_per_epoch: u64,
+    /// Epochs in the run.
+    pub epochs: usize,
+}
+
+impl Clock {
+    /// Steps in the run.
+    pub fn total_steps(self) -> u64 {
+        self.steps_per_epoch * self.epochs as u64
+    }
+
+    /// The epoch of a step, from 0.
+    pub fn epoch(self, step: u64) -> usize {
+        (step / self.steps_per_epoch) as usize
+    }
+
+    /// The batch of a step inside its epoch, from 0.
+    pub fn batch(self, step: u64) -> usize {
+        (step % self.steps_per_epoch) as usize
+    }
+}
+
+impl Schedule {
+    /// A constant.
+    pub fn constant(value: f64) -> Self {
+        Self { value, shape: Shape::Constant, warm_up_epochs: 0.0 }
+    }
+
+    /// Cosine cycles from `value` down.
+    pub fn cyclical(value: f64, cycles: usize) -> Self {
+        Self { value, shape: Shape::Cyclical { cycles }, warm_up_epochs: 0.0 }
+    }
+
+    /// The value at `step`.
+    pub fn at(&self, step: u64, clock: Clock) -> f64 {
+        let factor = match &self.shape {
+            Shape::Constant => 1.0,
+            Shape::Cyclical { cycles } => {
+                let period = clock.total_steps() as f64 / (*cycles).max(1) as f64;
+                let phase = (step as f64 % period) / period;
+                0.5 * ((std::f64::consts::PI * phase).cos() + 1.0)
+            }
+            Shape::Steps { factor, at_epochs } => {
+                let epoch = clock.epoch(step);
+                factor.powi(at_epochs.iter().filter(|&&e| e <= epoch).count() as i32)
+            }
+        };
+        let warm_up = self.warm_up_epochs * clock.steps_per_epoch as f64;
+        let rise =
+            if (step as f64) < warm_up { (step as f64 + 1.0) / (warm_up + 1.0) } else { 1.0 };
+        self.value * factor * rise
+    }
+
+    /// How many cycles the run has; everything that is not cyclical is one cycle.
+    pub fn cycles(&self) -> usize {
+        match self.shape {
+            Shape::Cyclical { cycles } => cycles.max(1),
+            _ => 1,
+        }
+    }
+}
+
+/// The epochs after which a snapshot is taken: the last `samples_per_cycle` of each cycle.
+///
+/// Deviation: the reference code saves at epochs 46-48, 95-97, … of cycles that end at 48, 98, …,
+/// so its later samples leave the low-step-size end of the cycle. These are the last epochs of each
+/// cycle, which is what the paper describes.
+pub fn sampling_epochs(epochs: usize, cycles: usize, samples_per_cycle: usize) -> Vec<usize> {
+    let mut chosen: Vec<usize> = (1..=cycles)
+        .flat_map(|cycle| {
+            let end = (epochs * cycle).div_ceil(cycles);
+            let start = (epochs * (cycle - 1)).div_ceil(cycles);
+            end.saturating_sub(samples_per_cycle).max(start)..end
+        })
+        .collect();
+    chosen.dedup();
+    chosen
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CLOCK: Clock = Clock { steps_per_epoch: 10, epochs: 40 };
+
+    #[test]
+    fn a_cycle_falls_from_the_value_to_almost_nothing() {
+        let s = Schedule::cyclical(2.0, 4);
+        assert_eq!(s.at(0, CLOCK), 2.0);
+        assert_eq!(s.at(100, CLOCK), 2.0);
+        assert!((s.at(50, CLOCK) - 1.0).abs() < 1e-12);
+        assert!(s.at(99, CLOCK) < 1e-3);
+    }
+
+    #[test]
+    fn steps_multiply_at_their_epochs() {
+        let shape = Shape::Steps { factor: 0.1, at_epochs: vec![10, 20] };
+        let s = Schedule { value: 1.0, shape, warm_up_epochs: 0.0 };
+        assert_eq!(s.at(99, CLOCK), 1.0);
+        assert!((s.at(100, CLOCK) - 0.1).abs() < 1e-12);
+        assert!((s.at(399, CLOCK) - 0.01).abs() < 1e-12);
+    }
+
+    #[test]
+    fn a_warm_up_rises_to_the_value() {
+        let s = Schedule { warm_up_epochs: 2.0, ..Schedule::constant(1.0) };
+        assert!(s.at(0, CLOCK) < 0.05);
+        assert!((1..20).all(|r| s.at(r, CLOCK) > s.at(r - 1, CLOCK)));
+        assert_eq!(s.at(20, CLOCK), 1.0);
+    }
+
+    #[test]
+    fn samples_are_the_last_epochs_of_each_cycle() {
+        let want = [47, 48, 49, 97, 98, 99, 147, 148, 149, 197, 198, 199];
+        assert_eq!(sampling_epochs(200, 4, 3), want);
+        assert_eq!(sampling_epochs(5, 1, 2), [3, 4]);
+        assert_eq!(sampling_epochs(2, 1, 9), [0, 1]);
+        assert_eq!(sampling_epochs(3, 6, 3), [0, 1, 2]);
+    }
+}

@@ -1,0 +1,339 @@
+//! One chain: a state that steps, and that can be put into a file between any two steps.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use thinfer_engine::noise::{Key, Stream};
+use thinfer_engine::{Arena, Dataset, Network};
+
+use super::container::{self, Container};
+use super::gradient::GradientPlan;
+use crate::error::{Error, Result};
+use crate::methods::{Method, Rates, Tick, initialize};
+use crate::prune::KEEP;
+use crate::schedule::{Clock, Schedule};
+
+/// The four schedules of a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Schedules {
+    /// l = Δt²
+    pub step_size: Schedule,
+    /// k
+    pub temperature: Schedule,
+    /// η
+    pub eta: Schedule,
+    /// A factor on the weight decay.
+    pub weight_decay: Schedule,
+}
+
+impl Schedules {
+    /// All of them at one step.
+    pub fn at(&self, step: u64, clock: Clock) -> Rates {
+        Rates {
+            step_size: self.step_size.at(step, clock),
+            temperature: self.temperature.at(step, clock),
+            eta: self.eta.at(step, clock),
+            decay_factor: self.weight_decay.at(step, clock),
+        }
+    }
+}
+
+/// Everything about a chain that does not change.
+#[derive(Clone)]
+pub struct ChainSpec {
+    /// The network.
+    pub network: Network,
+    /// The method.
+    pub method: Arc<dyn Method>,
+    /// The schedules.
+    pub schedules: Schedules,
+    /// Steps and epochs.
+    pub clock: Clock,
+    /// Rows a step.
+    pub batch: usize,
+    /// The seed.
+    pub seed: u64,
+    /// The number of the chain.
+    pub chain: u32,
+    /// The epochs after which a snapshot is taken.
+    pub sample_epochs: Vec<usize>,
+    /// Every how many epochs a record is made.
+    pub record_every: usize,
+    /// What the run is, so that a checkpoint of another one is not mistaken for its own.
+    pub fingerprint: u32,
+}
+
+/// What a chain looked like at the end of an epoch.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Record {
+    /// The epoch, from 0.
+    pub epoch: usize,
+    /// The mean training loss of the epoch.
+    pub loss: f64,
+    /// l = Δt² at its last step.
+    pub step_size: f64,
+    /// k² at its last step, the temperature asked for.
+    pub temperature: f64,
+    /// The temperature of the injected noise, averaged over weights.
+    pub effective_temperature: Option<f64>,
+    /// Mean of τ over weights.
+    pub tau_mean: Option<f64>,
+    /// Standard deviation of τ over weights.
+    pub tau_sd: Option<f64>,
+    /// The share of grouped weights in the spike.
+    pub spike_share: f64,
+    /// The share of grouped weights that are pruned.
+    pub pruned_share: f64,
+    /// Inputs that the network still reads.
+    pub live_inputs: usize,
+}
+
+/// One draw from the posterior.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Snapshot {
+    /// Its chain.
+    pub chain: u32,
+    /// The epoch after which it was taken, from 0.
+    pub epoch: usize,
+    /// The weights as the network uses them.
+    pub weights: Vec<f32>,
+    /// Which of them are kept: 1, or 0 where pruned.
+    pub keep: Vec<u8>,
+}
+
+/// A chain at some step.
+pub struct Chain {
+    spec: ChainSpec,
+    arena: Arena,
+    plan: GradientPlan,
+    step: u64,
+    order: Vec<u32>,
+    loss_sum: f64,
+    largest_loss: f64,
+    records: Vec<Record>,
+    snapshots: Vec<Snapshot>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Body {
+    fingerprint: u32,
+    chain: u32,
+    step: u64,
+    loss_sum: f64,
+    largest_loss: f64,
+    records: Vec<Record>,
+    snapshots: Vec<usize>,
+}
+
+impl Chain {
+    /// A chain at step 0.
+    pub fn start(spec: ChainSpec) -> Result<Self> {
+        let mut arena = Arena::new(&spec.network, spec.method.state_buffers());
+        initialize(&mut arena, spec.network.loss(), spec.seed, spec.chain)?;
+        let key = Key::new(spec.seed, spec.chain, Stream::Sampler);
+        spec.method.start(&mut arena, key)?;
+        let plan = GradientPlan::new(&spec.network, spec.batch)?;
+        Ok(Self {
+            spec,
+            arena,
+            plan,
+            step: 0,
+            order: Vec::new(),
+            loss_sum: 0.0,
+            largest_loss: 0.0,
+            records: Vec::new(),
+            snapshots: Vec::new(),
+        })
+    }
+
+    /// The step that comes next.
+    pub fn step(&self) -> u64 {
+        self.step
+    }
+
+    /// Whether all steps are done.
+    pub fn is_done(&self) -> bool {
+        self.step >= self.spec.clock.total_steps()
+    }
+
+    /// The records so far.
+    pub fn records(&self) -> &[Record] {
+        &self.records
+    }
+
+    /// The snapshots so far.
+    pub fn snapshots(&self) -> &[Snapshot] {
+        &self.snapshots
+    }
+
+    /// The largest mean loss that any epoch had: shows a run that left its mode for a while.
+    pub fn largest_loss(&self) -> f64 {
+        self.largest_loss
+    }
+
+    /// What does not change.
+    pub fn spec(&self) -> &ChainSpec {
+        &self.spec
+    }
+
+    /// The chain's buffers.
+    pub fn arena(&self) -> &Arena {
+        &self.arena
+    }
+
+    /// Takes the chain apart.
+    pub fn into_results(self) -> (Vec<Record>, Vec<Snapshot>) {
+        (self.records, self.snapshots)
+    }
+
+    /// Bytes held by buffers and plans.
+    pub fn bytes(&self) -> usize {
+        self.arena.method_bytes() + self.arena.work_bytes() + self.plan.bytes()
+    }
+
+    /// Does one step.
+    pub fn advance(&mut self, data: &Dataset) -> Result<()> {
+        let clock = self.spec.clock;
+        let (epoch, batch) = (clock.epoch(self.step), clock.batch(self.step));
+        let rates = self.spec.schedules.at(self.step, clock);
+        let tick = Tick { step: self.step, epoch, rates };
+        let method = Arc::clone(&self.spec.method);
+        if batch == 0 {
+            method.epoch(&mut self.arena, tick);
+            self.loss_sum = 0.0;
+        }
+        if batch == 0 || self.order.is_empty() {
+            // Also after a resume in the middle of an epoch: both follow from step and masks.
+            let key = Key::new(self.spec.seed, self.spec.chain, Stream::Shuffle);
+            self.order = key.permutation(epoch as u64, data.rows());
+            if method.drops_for_good() {
+                let live = live_inputs(&self.spec.network, self.arena.marks());
+                self.plan.keep_columns(data, &live)?;
+            }
+        }
+        method.materialize(&mut self.arena, tick);
+        let first = batch * self.spec.batch;
+        let rows = &self.order[first..(first + self.spec.batch).min(self.order.len())];
+        let loss = self.plan.gradient(&mut self.arena, data, rows)?;
+        if !loss.is_finite() {
+            return Err(self.not_finite("the loss".into(), epoch));
+        }
+        method.update(&mut self.arena, tick);
+        self.loss_sum += loss;
+        self.step += 1;
+        if clock.batch(self.step) == 0 {
+            self.end_epoch(tick)?;
+        }
+        Ok(())
+    }
+
+    fn end_epoch(&mut self, tick: Tick) -> Result<()> {
+        if let Some(at) = self.arena.weights().iter().position(|w| !w.is_finite()) {
+            let owner = self.arena.table().owner(at).map_or("", |p| p.name.as_str());
+            return Err(self.not_finite(format!("the parameter `{owner}`"), tick.epoch));
+        }
+        let (spec, epoch) = (&self.spec, tick.epoch);
+        let loss = self.loss_sum / spec.clock.steps_per_epoch as f64;
+        self.largest_loss = self.largest_loss.max(loss);
+        let last = epoch + 1 == spec.clock.epochs;
+        if (epoch + 1).is_multiple_of(spec.record_every) || last {
+            let vitals = spec.method.vitals(&self.arena, tick);
+            self.records.push(Record {
+                epoch,
+                loss,
+                step_size: tick.rates.step_size,
+                temperature: tick.rates.temperature.powi(2),
+                effective_temperature: vitals.effective_temperature,
+                tau_mean: vitals.tau.map(|t| t.0),
+                tau_sd: vitals.tau.map(|t| t.1),
+                spike_share: vitals.spike_share,
+                pruned_share: vitals.pruned_share,
+                live_inputs: live_inputs(&spec.network, self.arena.marks()).len(),
+            });
+        }
+        if spec.sample_epochs.contains(&epoch) {
+            self.snapshots.push(Snapshot {
+                chain: spec.chain,
+                epoch,
+                weights: spec.method.sample(&self.arena, tick),
+                keep: self.arena.marks().iter().map(|m| m & KEEP).collect(),
+            });
+        }
+        Ok(())
+    }
+
+    fn not_finite(&self, what: String, epoch: usize) -> Error {
+        let (step, chain) = (self.step, self.spec.chain);
+        Error::NonFinite {
+            what,
+            step,
+            epoch,
+            chain,
+            checkpoint: "no checkpoint was written".into(),
+        }
+    }
+
+    /// The chain as one file. Snapshots are stored apart; the file lists the epochs they are from.
+    pub fn to_bytes(&self) -> Result<Vec<u8>> {
+        let body = Body {
+            fingerprint: self.spec.fingerprint,
+            chain: self.spec.chain,
+            step: self.step,
+            loss_sum: self.loss_sum,
+            largest_loss: self.largest_loss,
+            records: self.records.clone(),
+            snapshots: self.snapshots.iter().map(|s| s.epoch).collect(),
+        };
+        let mut sections =
+            vec![("weights".to_owned(), container::float_bytes(self.arena.weights()))];
+        for at in 0..self.arena.state_buffers() {
+            let bytes = container::float_bytes(self.arena.state(at));
+            sections.push((format!("state{at}"), bytes));
+        }
+        sections.push(("marks".to_owned(), self.arena.marks().to_vec()));
+        container::encode(&body, &sections)
+    }
+
+    /// Restores a chain. `snapshots` must hold at least those that the file lists; later ones are
+    /// dropped, since the chain will take them again.
+    pub fn from_bytes(
+        spec: ChainSpec,
+        path: &Path,
+        bytes: &[u8],
+        snapshots: impl FnOnce(&[usize]) -> Result<Vec<Snapshot>>,
+    ) -> Result<Self> {
+        let file: Container<Body> = container::decode(path, bytes)?;
+        if file.body.fingerprint != spec.fingerprint || file.body.chain != spec.chain {
+            return Err(Error::store(
+                path,
+                "the checkpoint belongs to another configuration; resume with the settings it was started with, or start again with --force",
+            ));
+        }
+        let mut chain = Self::start(spec)?;
+        chain.arena.set_weights(&file.floats(path, "weights")?)?;
+        for at in 0..chain.arena.state_buffers() {
+            chain.arena.set_state(at, &file.floats(path, &format!("state{at}"))?)?;
+        }
+        chain.arena.set_marks(file.section(path, "marks")?)?;
+        chain.snapshots = snapshots(&file.body.snapshots)?;
+        chain.step = file.body.step;
+        chain.loss_sum = file.body.loss_sum;
+        chain.largest_loss = file.body.largest_loss;
+        chain.records = file.body.records;
+        Ok(chain)
+    }
+}
+
+/// The input columns that some kept weight still reads.
+pub fn live_inputs(network: &Network, marks: &[u8]) -> Vec<usize> {
+    let Some(weight) = network.first_weight() else { return (0..network.input_len()).collect() };
+    let columns = weight.shape[1];
+    let mut live = vec![false; columns];
+    for row in marks[weight.range()].chunks_exact(columns) {
+        for (live, mark) in live.iter_mut().zip(row) {
+            *live |= mark & KEEP != 0;
+        }
+    }
+    (0..columns).filter(|&c| live[c]).collect()
+}

@@ -1,0 +1,219 @@
+//! One-file container of checkpoints: a JSON header and raw sections, each under a checksum.
+//!
+//! Layout, all numbers little-endian (see `docs/formats.md`):
+//! `THINFER\x01` · header length (u64) · header CRC-32 (u32) · payload CRC-32 (u32) · header · payload.
+//! The header names every section with its length in bytes; the payload is the sections one after
+//! another, and nothing follows.
+//!
+//! A file is written beside its place, synced and renamed; the one before it is kept. Whatever the
+//! moment of a crash, one of the two is whole.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
+
+const MAGIC: &[u8; 8] = b"THINFER\x01";
+const FIXED: usize = 8 + 8 + 4 + 4;
+
+#[derive(Serialize, Deserialize)]
+struct Header<T> {
+    sections: Vec<(String, u64)>,
+    body: T,
+}
+
+/// A decoded container.
+pub(crate) struct Container<T> {
+    pub(crate) body: T,
+    sections: Vec<(String, Vec<u8>)>,
+}
+
+impl<T> Container<T> {
+    /// The section called `name`.
+    pub(crate) fn section(&self, path: &Path, name: &str) -> Result<&[u8]> {
+        let found = self.sections.iter().find(|(n, _)| n == name);
+        found.map(|(_, bytes)| bytes.as_slice()).ok_or_else(|| {
+            Error::store(path, format!("the section `{name}` is missing; the file is not usable"))
+        })
+    }
+
+    /// The section called `name` as numbers.
+    pub(crate) fn floats(&self, path: &Path, name: &str) -> Result<Vec<f32>> {
+        let bytes = self.section(path, name)?;
+        let numbers = bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]));
+        Ok(numbers.collect())
+    }
+}
+
+/// Numbers as bytes.
+pub(crate) fn float_bytes(values: &[f32]) -> Vec<u8> {
+    values.iter().flat_map(|v| v.to_le_bytes()).collect()
+}
+
+/// Encodes a container.
+pub(crate) fn encode<T: Serialize>(body: &T, sections: &[(String, Vec<u8>)]) -> Result<Vec<u8>> {
+    let names = sections.iter().map(|(n, b)| (n.clone(), b.len() as u64)).collect();
+    let header = serde_json::to_vec(&Header { sections: names, body })
+        .map_err(|e| Error::Data(format!("a checkpoint header could not be written: {e}")))?;
+    let mut payload_crc = crc32fast::Hasher::new();
+    sections.iter().for_each(|(_, bytes)| payload_crc.update(bytes));
+    let mut out = Vec::with_capacity(FIXED + header.len());
+    out.extend_from_slice(MAGIC);
+    out.extend_from_slice(&(header.len() as u64).to_le_bytes());
+    out.extend_from_slice(&crc32fast::hash(&header).to_le_bytes());
+    out.extend_from_slice(&payload_crc.finalize().to_le_bytes());
+    out.extend_from_slice(&header);
+    sections.iter().for_each(|(_, bytes)| out.extend_from_slice(bytes));
+    Ok(out)
+}
+
+/// Decodes a container, checking every byte of it.
+pub(crate) fn decode<T: DeserializeOwned>(path: &Path, bytes: &[u8]) -> Result<Container<T>> {
+    let damaged = |what: &str| Error::store(path, format!("the file is damaged ({what})"));
+    if bytes.len() < FIXED || &bytes[..8] != MAGIC {
+        return Err(if bytes.len() >= 7 && bytes[..7] == MAGIC[..7] && bytes.len() >= FIXED {
+            let text = "the file was written by another version of thinfer; use that version, or start the run again with --force";
+            Error::store(path, text)
+        } else {
+            damaged("it does not start like a checkpoint")
+        });
+    }
+    let word =
+        |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+    let length = u64::from(word(8)) | u64::from(word(12)) << 32;
+    let end = usize::try_from(length).ok().and_then(|l| FIXED.checked_add(l));
+    let Some(end) = end.filter(|e| *e <= bytes.len()) else {
+        return Err(damaged("it is shorter than its header says"));
+    };
+    let (header, payload) = (&bytes[FIXED..end], &bytes[end..]);
+    if crc32fast::hash(header) != word(16) {
+        return Err(damaged("the checksum of its header is wrong"));
+    }
+    if crc32fast::hash(payload) != word(20) {
+        return Err(damaged("the checksum of its contents is wrong, or it was cut short"));
+    }
+    let header: Header<T> = serde_json::from_slice(header)
+        .map_err(|e| Error::store(path, format!("the header cannot be read: {e}")))?;
+    let total: u64 = header.sections.iter().map(|(_, n)| *n).sum();
+    if total != payload.len() as u64 {
+        return Err(damaged("its sections do not add up"));
+    }
+    let mut rest = payload;
+    let mut sections = Vec::new();
+    for (name, length) in header.sections {
+        let (section, after) = rest.split_at(length as usize);
+        sections.push((name, section.to_vec()));
+        rest = after;
+    }
+    Ok(Container { body: header.body, sections })
+}
+
+/// Where a file stands while it is being written.
+fn partial(path: &Path) -> PathBuf {
+    sibling(path, ".partial")
+}
+
+/// The file before the newest one.
+pub(crate) fn previous(path: &Path) -> PathBuf {
+    sibling(path, ".previous")
+}
+
+fn sibling(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.file_name().unwrap_or_default().to_os_string();
+    name.push(suffix);
+    path.with_file_name(name)
+}
+
+/// Writes a file beside its place, syncs it and renames it, so that a reader sees the old contents
+/// or the new ones and never a part.
+pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
+    let beside = partial(path);
+    let written = File::create(&beside).and_then(|mut file| {
+        file.write_all(bytes)?;
+        file.sync_all()
+    });
+    if let Err(source) = written {
+        // What was begun is useless; the finished files are untouched.
+        let _ = fs::remove_file(&beside);
+        return Err(Error::file("write", path, source));
+    }
+    fs::rename(&beside, path).map_err(|e| Error::file("rename", path, e))?;
+    sync_folder(path);
+    Ok(())
+}
+
+/// Like [`write_whole`], keeping the file that was there as the previous one.
+pub(crate) fn write_keeping_previous(path: &Path, bytes: &[u8]) -> Result<()> {
+    let beside = sibling(path, ".next");
+    write_whole(&beside, bytes)?;
+    if path.exists() {
+        fs::rename(path, previous(path)).map_err(|e| Error::file("rename", path, e))?;
+    }
+    fs::rename(&beside, path).map_err(|e| Error::file("rename", path, e))?;
+    sync_folder(path);
+    Ok(())
+}
+
+/// Makes a rename durable where the system can sync folders; elsewhere there is nothing to do.
+fn sync_folder(path: &Path) {
+    if let Some(Ok(folder)) = path.parent().map(File::open) {
+        let _ = folder.sync_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample() -> Vec<u8> {
+        let sections = vec![("w".to_owned(), float_bytes(&[1.5, -2.0])), ("m".into(), vec![3, 1])];
+        encode(&("body".to_owned(), 0.1f64), &sections).unwrap()
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let path = Path::new("x");
+        let back: Container<(String, f64)> = decode(path, &sample()).unwrap();
+        assert_eq!(back.body, ("body".to_owned(), 0.1));
+        assert_eq!(back.floats(path, "w").unwrap(), [1.5, -2.0]);
+        assert_eq!(back.section(path, "m").unwrap(), [3, 1]);
+        assert!(back.section(path, "z").is_err());
+    }
+
+    #[test]
+    fn every_flipped_bit_and_every_cut_is_detected() {
+        let whole = sample();
+        for at in 0..whole.len() {
+            for bit in 0..8 {
+                let mut bytes = whole.clone();
+                bytes[at] ^= 1 << bit;
+                assert!(decode::<(String, f64)>(Path::new("x"), &bytes).is_err(), "{at}.{bit}");
+            }
+            assert!(decode::<(String, f64)>(Path::new("x"), &whole[..at]).is_err(), "cut {at}");
+        }
+        let mut longer = whole;
+        longer.push(0);
+        assert!(decode::<(String, f64)>(Path::new("x"), &longer).is_err());
+    }
+
+    #[test]
+    fn the_previous_file_is_kept_and_half_written_ones_do_not_count() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("checkpoint");
+        write_keeping_previous(&path, b"one").unwrap();
+        write_keeping_previous(&path, b"two").unwrap();
+        fs::write(partial(&path), b"thr").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"two");
+        assert_eq!(fs::read(previous(&path)).unwrap(), b"one");
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_written_says_so() {
+        let error = write_whole(Path::new("/proc/none/file"), b"x").unwrap_err().to_string();
+        assert!(error.contains("could not write /proc/none/file"), "{error}");
+    }
+}
