@@ -1,7 +1,13 @@
 //! thinfer
+pub mod config;
 pub mod data;
 mod error;
+pub mod experiment;
+pub mod linear;
 pub mod methods;
+pub mod metrics;
+pub mod model;
+pub mod posterior;
 pub mod prune;
 pub mod schedule;
 pub mod train;

@@ -4,7 +4,7 @@ use thinfer_engine::noise::Key;
 use thinfer_engine::{Arena, Chunk, Pass};
 
 use super::sghmc::{self, Sghmc};
-use super::{Method, Tick, Vitals};
+use super::{Method, Stepped, Tick, Vitals};
 use crate::error::Result;
 use crate::prune::{self, Groups, KEEP, SLAB, SoftThreshold};
 
@@ -147,13 +147,14 @@ impl Method for EmMcmcMethod {
         }
     }
 
-    fn update(&self, arena: &mut Arena, tick: Tick) {
+    fn update(&self, arena: &mut Arena, tick: Tick) -> Stepped {
         let config = &self.config;
         let coeffs = config.sghmc.coeffs(arena, tick, config.spike_decay, !config.regrow);
         arena.run(&sghmc::Update { coeffs, key: self.key, step: tick.step });
         if config.cadence == Cadence::Step {
             self.assign(arena, tick.epoch);
         }
+        Stepped { clipped: coeffs.gradient_factor < 1.0 }
     }
 
     fn epoch(&self, arena: &mut Arena, tick: Tick) {

@@ -53,6 +53,13 @@ pub struct Vitals {
     pub pruned_share: f64,
 }
 
+/// What one update had to do besides its rule.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stepped {
+    /// The gradient was longer than `method.clip` and was scaled down.
+    pub clipped: bool,
+}
+
 /// A training method: three hooks, and nothing else knows its inside.
 pub trait Method: Send + Sync {
     /// Numbers of state a weight besides the weight itself.
@@ -65,7 +72,7 @@ pub trait Method: Send + Sync {
     fn materialize(&self, _arena: &mut Arena, _tick: Tick) {}
 
     /// Consumes the gradient.
-    fn update(&self, arena: &mut Arena, tick: Tick);
+    fn update(&self, arena: &mut Arena, tick: Tick) -> Stepped;
 
     /// Runs before the first step of an epoch.
     fn epoch(&self, _arena: &mut Arena, _tick: Tick) {}

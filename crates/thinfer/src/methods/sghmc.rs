@@ -5,7 +5,7 @@ use thinfer_engine::elementary::sigmoid;
 use thinfer_engine::noise::{Key, Stream};
 use thinfer_engine::{Arena, Chunk, Pass, vectorize};
 
-use super::{Method, Tick, Vitals};
+use super::{Method, Stepped, Tick, Vitals};
 use crate::error::Result;
 use crate::prune::{ALIVE, KEEP, SLAB};
 
@@ -302,9 +302,10 @@ impl Method for SghmcMethod {
         self.config.start_state(arena, key)
     }
 
-    fn update(&self, arena: &mut Arena, tick: Tick) {
+    fn update(&self, arena: &mut Arena, tick: Tick) -> Stepped {
         let coeffs = self.config.coeffs(arena, tick, self.config.weight_decay, false);
         arena.run(&Update { coeffs, key: self.key, step: tick.step });
+        Stepped { clipped: coeffs.gradient_factor < 1.0 }
     }
 
     fn vitals(&self, arena: &Arena, tick: Tick) -> Vitals {

@@ -87,6 +87,10 @@ pub struct Record {
     pub pruned_share: f64,
     /// Inputs that the network still reads.
     pub live_inputs: usize,
+    /// The largest mean loss of an epoch since the last record: shows what the chain went through.
+    pub largest_loss: f64,
+    /// Steps since the last record whose gradient was clipped.
+    pub clipped_steps: u64,
 }
 
 /// One draw from the posterior.
@@ -102,6 +106,16 @@ pub struct Snapshot {
     pub keep: Vec<u8>,
 }
 
+impl Snapshot {
+    /// A checksum of its contents.
+    pub fn checksum(&self) -> u32 {
+        let mut hasher = crc32fast::Hasher::new();
+        self.weights.iter().for_each(|w| hasher.update(&w.to_le_bytes()));
+        hasher.update(&self.keep);
+        hasher.finalize()
+    }
+}
+
 /// A chain at some step.
 pub struct Chain {
     spec: ChainSpec,
@@ -111,6 +125,7 @@ pub struct Chain {
     order: Vec<u32>,
     loss_sum: f64,
     largest_loss: f64,
+    clipped_steps: u64,
     records: Vec<Record>,
     snapshots: Vec<Snapshot>,
 }
@@ -122,8 +137,10 @@ struct Body {
     step: u64,
     loss_sum: f64,
     largest_loss: f64,
+    clipped_steps: u64,
     records: Vec<Record>,
-    snapshots: Vec<usize>,
+    /// Epoch and checksum of every snapshot so far.
+    snapshots: Vec<(usize, u32)>,
 }
 
 impl Chain {
@@ -142,6 +159,7 @@ impl Chain {
             order: Vec::new(),
             loss_sum: 0.0,
             largest_loss: 0.0,
+            clipped_steps: 0,
             records: Vec::new(),
             snapshots: Vec::new(),
         })
@@ -165,11 +183,6 @@ impl Chain {
     /// The snapshots so far.
     pub fn snapshots(&self) -> &[Snapshot] {
         &self.snapshots
-    }
-
-    /// The largest mean loss that any epoch had: shows a run that left its mode for a while.
-    pub fn largest_loss(&self) -> f64 {
-        self.largest_loss
     }
 
     /// What does not change.
@@ -219,7 +232,8 @@ impl Chain {
         if !loss.is_finite() {
             return Err(self.not_finite("the loss".into(), epoch));
         }
-        method.update(&mut self.arena, tick);
+        let stepped = method.update(&mut self.arena, tick);
+        self.clipped_steps += u64::from(stepped.clipped);
         self.loss_sum += loss;
         self.step += 1;
         if clock.batch(self.step) == 0 {
@@ -250,7 +264,11 @@ impl Chain {
                 spike_share: vitals.spike_share,
                 pruned_share: vitals.pruned_share,
                 live_inputs: live_inputs(&spec.network, self.arena.marks()).len(),
+                largest_loss: self.largest_loss,
+                clipped_steps: self.clipped_steps,
             });
+            self.largest_loss = 0.0;
+            self.clipped_steps = 0;
         }
         if spec.sample_epochs.contains(&epoch) {
             self.snapshots.push(Snapshot {
@@ -282,8 +300,9 @@ impl Chain {
             step: self.step,
             loss_sum: self.loss_sum,
             largest_loss: self.largest_loss,
+            clipped_steps: self.clipped_steps,
             records: self.records.clone(),
-            snapshots: self.snapshots.iter().map(|s| s.epoch).collect(),
+            snapshots: self.snapshots.iter().map(|s| (s.epoch, s.checksum())).collect(),
         };
         let mut sections =
             vec![("weights".to_owned(), container::float_bytes(self.arena.weights()))];
@@ -295,13 +314,12 @@ impl Chain {
         container::encode(&body, &sections)
     }
 
-    /// Restores a chain. `snapshots` must hold at least those that the file lists; later ones are
-    /// dropped, since the chain will take them again.
+    /// Restores a chain. `snapshots` finds those that the file lists by epoch and checksum.
     pub fn from_bytes(
         spec: ChainSpec,
         path: &Path,
         bytes: &[u8],
-        snapshots: impl FnOnce(&[usize]) -> Result<Vec<Snapshot>>,
+        snapshots: impl FnOnce(&[(usize, u32)]) -> Result<Vec<Snapshot>>,
     ) -> Result<Self> {
         let file: Container<Body> = container::decode(path, bytes)?;
         if file.body.fingerprint != spec.fingerprint || file.body.chain != spec.chain {
@@ -320,6 +338,7 @@ impl Chain {
         chain.step = file.body.step;
         chain.loss_sum = file.body.loss_sum;
         chain.largest_loss = file.body.largest_loss;
+        chain.clipped_steps = file.body.clipped_steps;
         chain.records = file.body.records;
         Ok(chain)
     }

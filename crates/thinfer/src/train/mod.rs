@@ -1,7 +1,11 @@
 //! Training: one chain, its checkpoints, and runs of several chains.
 
 mod chain;
-mod container;
+pub(crate) mod container;
 mod gradient;
+mod run;
 
 pub use chain::{Chain, ChainSpec, Record, Schedules, Snapshot, live_inputs};
+pub use run::{
+    ChainResult, Observer, Setting, Silent, checkpoint_path, load_results, run_chains, snapshot_path,
+};

@@ -1,0 +1,272 @@
+//! Every key that a configuration can have, as data: checks, suggestions, the schema and the
+//! reference page all come from this table.
+
+use toml::Value;
+
+/// What values a key takes.
+#[derive(Clone, Copy, Debug)]
+pub enum Kind {
+    /// A whole number in a closed range.
+    Integer(i64, i64),
+    /// A number in a closed range.
+    Number(f64, f64),
+    /// A number above the first and up to the second bound.
+    NumberAbove(f64, f64),
+    /// A number from the first and below the second bound.
+    NumberBelow(f64, f64),
+    /// One of these words.
+    Choice(&'static [&'static str]),
+    /// A number above 0, or one of these words.
+    NumberOr(&'static [&'static str]),
+    /// Yes or no.
+    Switch,
+    /// Any text.
+    Text,
+    /// A list of whole numbers, each in a closed range.
+    Integers(i64, i64),
+}
+
+/// One key.
+#[derive(Clone, Copy, Debug)]
+pub struct Key {
+    /// Its dotted name.
+    pub name: &'static str,
+    /// What it takes.
+    pub kind: Kind,
+    /// What it does, in a sentence.
+    pub about: &'static str,
+}
+
+const fn key(name: &'static str, kind: Kind, about: &'static str) -> Key {
+    Key { name, kind, about }
+}
+
+const MOST: i64 = 1 << 53;
+const SHAPES: &[&str] = &["constant", "cyclical", "steps"];
+const TEMPERATURES: &[&str] = &["1/sqrt(N)", "1/N"];
+
+macro_rules! schedule_keys {
+    ($name:literal, $value:expr, $about:literal) => {
+        [
+            key(concat!("schedule.", $name, ".value"), $value, $about),
+            key(concat!("schedule.", $name, ".shape"), Kind::Choice(SHAPES), "its course over the run"),
+            key(concat!("schedule.", $name, ".cycles"), Kind::Integer(1, 100_000), "cosine cycles, for shape = \"cyclical\""),
+            key(concat!("schedule.", $name, ".factor"), Kind::NumberAbove(0.0, 10.0), "multiplier at each of `at_epochs`, for shape = \"steps\""),
+            key(concat!("schedule.", $name, ".at_epochs"), Kind::Integers(0, MOST), "when to multiply, for shape = \"steps\""),
+            key(concat!("schedule.", $name, ".warm_up_epochs"), Kind::Number(0.0, 1e9), "linear growth from 0 at the start"),
+        ]
+    };
+}
+
+const STEP_SIZE: [Key; 6] =
+    schedule_keys!("step_size", Kind::NumberAbove(0.0, 1e6), "the learning rate l = Δt²");
+const TEMPERATURE: [Key; 6] = schedule_keys!(
+    "temperature",
+    Kind::NumberOr(TEMPERATURES),
+    "k; the sampler targets exp(-L/k²), so 1/sqrt(N) is the posterior and 1/N a cold one"
+);
+const ETA: [Key; 6] = schedule_keys!("eta", Kind::Number(0.0, 1e6), "the rate η of the ρ update");
+const WEIGHT_DECAY: [Key; 6] =
+    schedule_keys!("weight_decay", Kind::Number(0.0, 1e6), "a factor on the weight decay");
+
+const PLAIN: &[Key] = &[
+    key("format", Kind::Integer(0, MOST), "version of the file format; this program reads 1"),
+    key("preset", Kind::Choice(&["exact", "paper", "reference-code"]), "which reading of the paper the defaults follow"),
+    key("seed", Kind::Integer(0, i64::MAX), "everything random follows from it"),
+    key("chains", Kind::Integer(1, 10_000), "independent chains"),
+    key("data.kind", Kind::Choice(&["example1", "example2", "example3", "table"]), "a simulated example, or your own table"),
+    key("data.variant", Kind::Choice(&["sun", "text", "code"]), "which published formula of Example 1"),
+    key("data.columns", Kind::Integer(1, 100_000_000), "inputs of a simulated example"),
+    key("data.train_rows", Kind::Integer(10, MOST), "simulated rows to learn from"),
+    key("data.validation_rows", Kind::Integer(10, MOST), "simulated rows to choose with"),
+    key("data.test_rows", Kind::Integer(10, MOST), "simulated rows to report on"),
+    key("data.seed", Kind::Integer(0, i64::MAX), "seed of the simulation; `seed` when absent"),
+    key("data.path", Kind::Text, "the table: .csv, .tsv or .parquet"),
+    key("data.target", Kind::Text, "the column to predict"),
+    key("data.task", Kind::Choice(&["auto", "regression", "classification"]), "what kind of target it is"),
+    key("data.holdout", Kind::NumberAbove(0.0, 0.8), "share of a table's rows kept for the test part"),
+    key("model.hidden", Kind::Integers(1, 1_000_000), "units of each hidden layer; [] is a linear model"),
+    key("model.activation", Kind::Choice(&["relu", "tanh"]), "what hidden units compute"),
+    key("model.noise", Kind::Choice(&["known", "learned"]), "whether the noise of a regression is learned"),
+    key("model.noise_sigma", Kind::NumberAbove(0.0, 1e9), "its standard deviation, or where learning starts"),
+    key("method.kind", Kind::Choice(&["em-mcmc", "sghmc", "cv-adam", "sgd"]), "Algorithm 3, 2, 1, or SGD with momentum"),
+    key("method.beta1", Kind::NumberBelow(0.0, 1.0), "β₁, how much of the velocity stays"),
+    key("method.beta2", Kind::NumberAbove(0.0, 1e3), "β₂, the factor on the gradient"),
+    key("method.momentum", Kind::NumberBelow(0.0, 1.0), "momentum of SGD"),
+    key("method.noise", Kind::Choice(&["exact", "paper"]), "noise of the sampler; `exact` has the temperature k²"),
+    key("method.rho", Kind::Choice(&["exact", "code", "printed"]), "which form of the ρ update"),
+    key("method.initial_momentum", Kind::Number(0.0, 1e3), "standard deviation of the first velocity"),
+    key("method.clip", Kind::NumberAbove(0.0, 1e30), "largest norm of the data gradient; absent: no limit"),
+    key("method.alpha", Kind::NumberAbove(0.0, 1e3), "α of Algorithm 1; absent: k l^(3/4)"),
+    key("prior.weight_decay", Kind::Number(0.0, 1e6), "wd = δ/N; of the slab where there is a spike"),
+    key("prior.spike_decay", Kind::NumberAbove(0.0, 1e6), "wd₀ = δ₀/N of the spike"),
+    key("prior.group", Kind::Choice(&["input", "output", "weight"]), "which weights live and die together"),
+    key("prior.soft_threshold", Kind::NumberAbove(0.0, 1e9), "λ₁ on a group's mean square; or give spike_probability"),
+    key("prior.spike_probability", Kind::NumberAbove(0.0, 0.999_999_999), "P(spike), from which λ₁ is computed"),
+    key("prune.regrow", Kind::Switch, "false is DFP (never comes back), true is DPF (feedback)"),
+    key("prune.hard_threshold", Kind::NumberAbove(0.0, 1e9), "mean square below which a group is pruned; absent: λ₁"),
+    key("prune.warm_up_epochs", Kind::Integer(0, MOST), "EM and pruning start after this many epochs"),
+    key("prune.freeze_after_epochs", Kind::Integer(0, MOST), "pruning ends here, so that later samples share one mask"),
+    key("prune.cadence", Kind::Choice(&["epoch", "step"]), "how often EM and pruning run"),
+    key("train.epochs", Kind::Integer(1, MOST), "passes over the data"),
+    key("train.batch", Kind::Integer(1, 100_000_000), "rows a step"),
+    key("train.samples_per_cycle", Kind::Integer(1, 100_000), "snapshots at the end of each cycle"),
+    key("train.record_every_epochs", Kind::Integer(1, MOST), "how often a line goes into the history; absent: about 500 lines"),
+    key("train.checkpoint_seconds", Kind::NumberAbove(0.0, 1e9), "time between checkpoints"),
+    key("train.checkpoint_steps", Kind::Integer(1, MOST), "steps between checkpoints, besides the time"),
+];
+
+/// All keys.
+pub fn keys() -> impl Iterator<Item = Key> {
+    let schedules = [STEP_SIZE, TEMPERATURE, ETA, WEIGHT_DECAY].into_iter().flatten();
+    PLAIN.iter().copied().chain(schedules)
+}
+
+/// The key called `name`.
+pub fn find(name: &str) -> Option<Key> {
+    keys().find(|k| k.name == name)
+}
+
+/// The valid name nearest to `name`, if any is near.
+pub fn nearest(name: &str) -> Option<&'static str> {
+    let score = |k: &Key| {
+        let whole = strsim::jaro_winkler(name, k.name);
+        let last = |n: &str| n.rsplit('.').next().unwrap_or_default().to_owned();
+        whole.max(0.95 * strsim::jaro_winkler(&last(name), &last(k.name)))
+    };
+    let best = keys().map(|k| (score(&k), k.name)).max_by(|a, b| a.0.total_cmp(&b.0));
+    best.filter(|(score, _)| *score > 0.75).map(|(_, name)| name)
+}
+
+impl Kind {
+    /// What is allowed, in words.
+    pub fn allowed(self) -> String {
+        let words = |list: &[&str]| {
+            list.iter().map(|w| format!("\"{w}\"")).collect::<Vec<_>>().join(", ")
+        };
+        let large = |high: f64| if high >= 1e6 { String::new() } else { format!(" and at most {high}") };
+        match self {
+            Kind::Integer(low, high) if high >= MOST => format!("a whole number from {low} on"),
+            Kind::Integer(low, high) => format!("a whole number from {low} to {high}"),
+            Kind::Number(low, high) => format!("a number of at least {low}{}", large(high)),
+            Kind::NumberAbove(low, high) => format!("a number above {low}{}", large(high)),
+            Kind::NumberBelow(low, high) => format!("a number from {low} on and below {high}"),
+            Kind::Choice(list) => format!("one of {}", words(list)),
+            Kind::NumberOr(list) => format!("a number above 0, or one of {}", words(list)),
+            Kind::Switch => "true or false".into(),
+            Kind::Text => "text in quotes".into(),
+            Kind::Integers(low, high) if high >= MOST => {
+                format!("a list of whole numbers from {low} on")
+            }
+            Kind::Integers(low, high) => format!("a list of whole numbers from {low} to {high}"),
+        }
+    }
+
+    /// Whether `value` is allowed.
+    pub fn accepts(self, value: &Value) -> bool {
+        let number = || match value {
+            Value::Float(v) => Some(*v),
+            Value::Integer(v) => Some(*v as f64),
+            _ => None,
+        };
+        match self {
+            Kind::Integer(low, high) => value.as_integer().is_some_and(|v| (low..=high).contains(&v)),
+            Kind::Number(low, high) => number().is_some_and(|v| v >= low && v <= high),
+            Kind::NumberAbove(low, high) => number().is_some_and(|v| v > low && v <= high),
+            Kind::NumberBelow(low, high) => number().is_some_and(|v| v >= low && v < high),
+            Kind::Choice(list) => value.as_str().is_some_and(|v| list.contains(&v)),
+            Kind::NumberOr(list) => {
+                number().is_some_and(|v| v > 0.0 && v.is_finite())
+                    || value.as_str().is_some_and(|v| list.contains(&v))
+            }
+            Kind::Switch => value.is_bool(),
+            Kind::Text => value.is_str(),
+            Kind::Integers(low, high) => value.as_array().is_some_and(|list| {
+                list.iter().all(|v| v.as_integer().is_some_and(|v| (low..=high).contains(&v)))
+            }),
+        }
+    }
+
+    fn schema(self) -> serde_json::Value {
+        use serde_json::json;
+        match self {
+            Kind::Integer(low, high) => json!({"type": "integer", "minimum": low, "maximum": high}),
+            Kind::Number(low, high) => json!({"type": "number", "minimum": low, "maximum": high}),
+            Kind::NumberAbove(low, high) => {
+                json!({"type": "number", "exclusiveMinimum": low, "maximum": high})
+            }
+            Kind::NumberBelow(low, high) => {
+                json!({"type": "number", "minimum": low, "exclusiveMaximum": high})
+            }
+            Kind::Choice(list) => json!({"enum": list}),
+            Kind::NumberOr(list) => {
+                json!({"anyOf": [{"type": "number", "exclusiveMinimum": 0}, {"enum": list}]})
+            }
+            Kind::Switch => json!({"type": "boolean"}),
+            Kind::Text => json!({"type": "string"}),
+            Kind::Integers(low, high) => json!({
+                "type": "array",
+                "items": {"type": "integer", "minimum": low, "maximum": high}
+            }),
+        }
+    }
+}
+
+/// The JSON schema of configuration files.
+pub fn schema() -> serde_json::Value {
+    fn object() -> serde_json::Value {
+        serde_json::json!({"type": "object", "additionalProperties": false, "properties": {}})
+    }
+    let mut root = object();
+    for key in keys() {
+        let mut at = &mut root;
+        let parts: Vec<&str> = key.name.split('.').collect();
+        for part in &parts[..parts.len() - 1] {
+            at = &mut at["properties"][*part];
+            if at.is_null() {
+                *at = object();
+            }
+        }
+        let mut leaf = key.kind.schema();
+        leaf["description"] = key.about.into();
+        at["properties"][parts[parts.len() - 1]] = leaf;
+    }
+    root["$schema"] = "https://json-schema.org/draft/2020-12/schema".into();
+    root["title"] = "thinfer configuration".into();
+    root
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique() {
+        let mut names: Vec<&str> = keys().map(|k| k.name).collect();
+        let all = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), all);
+    }
+
+    #[test]
+    fn a_slip_finds_its_key() {
+        assert_eq!(nearest("train.epoch"), Some("train.epochs"));
+        assert_eq!(nearest("tran.epochs"), Some("train.epochs"));
+        assert_eq!(nearest("hard_treshold"), Some("prune.hard_threshold"));
+        assert_eq!(nearest("schedule.stepsize.value"), Some("schedule.step_size.value"));
+        assert_eq!(nearest("qqqq"), None);
+    }
+
+    /// `docs/config-schema.json` is this schema. To renew it:
+    /// `THINFER_UPDATE=1 cargo test -p thinfer the_committed_schema_is_current`.
+    #[test]
+    fn the_committed_schema_is_current() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/config-schema.json");
+        let text = serde_json::to_string_pretty(&schema()).unwrap() + "\n";
+        if std::env::var_os("THINFER_UPDATE").is_some() {
+            std::fs::write(path, &text).unwrap();
+        }
+        assert_eq!(std::fs::read_to_string(path).unwrap_or_default(), text);
+    }
+}

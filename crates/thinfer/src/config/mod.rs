@@ -1,0 +1,516 @@
+//! Configuration: one TOML file, checked key by key, resolved against a preset.
+
+pub mod keys;
+mod presets;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+use toml::{Table, Value};
+
+use crate::data::simulate::{Example, Variant};
+use crate::error::{Error, Result};
+use crate::methods::em_mcmc::Cadence;
+use crate::methods::sghmc::{NoiseRule, RhoRule};
+use crate::prune::Grouping;
+use crate::schedule::{Schedule, Shape};
+pub use presets::{PRESET_DIFFERENCES, Preset};
+
+/// The version of the file format that this program reads and writes.
+pub const FORMAT: i64 = 1;
+
+/// A resolved configuration: every value is there, of its type and in its range.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "`keys.rs` says what each field does, for users and for readers")]
+pub struct Config {
+    pub format: i64,
+    pub preset: Preset,
+    pub seed: u64,
+    pub chains: usize,
+    pub data: DataConfig,
+    pub model: ModelConfig,
+    pub method: MethodConfig,
+    pub prior: PriorConfig,
+    pub prune: PruneConfig,
+    pub schedule: ScheduleConfigs,
+    pub train: TrainConfig,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "see `keys.rs`")]
+pub struct DataConfig {
+    pub kind: DataKind,
+    pub variant: Variant,
+    pub columns: Option<usize>,
+    pub train_rows: usize,
+    pub validation_rows: usize,
+    pub test_rows: usize,
+    pub seed: Option<u64>,
+    pub path: Option<String>,
+    pub target: Option<String>,
+    pub task: TaskChoice,
+    pub holdout: f64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[expect(missing_docs, reason = "see `keys.rs`")]
+pub enum DataKind {
+    Example1,
+    Example2,
+    Example3,
+    Table,
+}
+
+impl DataKind {
+    /// The simulated example, if it is one.
+    pub fn example(self) -> Option<Example> {
+        match self {
+            DataKind::Example1 => Some(Example::Example1),
+            DataKind::Example2 => Some(Example::Example2),
+            DataKind::Example3 => Some(Example::Example3),
+            DataKind::Table => None,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[expect(missing_docs, reason = "see `keys.rs`")]
+pub enum TaskChoice {
+    Auto,
+    Regression,
+    Classification,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "see `keys.rs`")]
+pub struct ModelConfig {
+    pub hidden: Vec<usize>,
+    pub activation: Activation,
+    pub noise: NoiseModel,
+    pub noise_sigma: f64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[expect(missing_docs, reason = "see `keys.rs`")]
+pub enum Activation {
+    Relu,
+    Tanh,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[expect(missing_docs, reason = "see `keys.rs`")]
+pub enum NoiseModel {
+    Known,
+    Learned,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "see `keys.rs`")]
+pub struct MethodConfig {
+    pub kind: MethodKind,
+    pub beta1: f64,
+    pub beta2: f64,
+    pub momentum: f64,
+    pub noise: NoiseRule,
+    pub rho: RhoRule,
+    pub initial_momentum: f64,
+    pub clip: Option<f64>,
+    pub alpha: Option<f64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[expect(missing_docs, reason = "see `keys.rs`")]
+pub enum MethodKind {
+    EmMcmc,
+    Sghmc,
+    CvAdam,
+    Sgd,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "see `keys.rs`")]
+pub struct PriorConfig {
+    pub weight_decay: f64,
+    pub spike_decay: f64,
+    pub group: Grouping,
+    pub soft_threshold: Option<f64>,
+    pub spike_probability: Option<f64>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "see `keys.rs`")]
+pub struct PruneConfig {
+    pub regrow: bool,
+    pub hard_threshold: Option<f64>,
+    pub warm_up_epochs: usize,
+    pub freeze_after_epochs: Option<usize>,
+    pub cadence: Cadence,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "see `keys.rs`")]
+pub struct ScheduleConfigs {
+    pub step_size: ScheduleConfig,
+    pub temperature: ScheduleConfig,
+    pub eta: ScheduleConfig,
+    pub weight_decay: ScheduleConfig,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "see `keys.rs`")]
+pub struct ScheduleConfig {
+    pub value: ScheduleValue,
+    pub shape: ShapeName,
+    pub cycles: usize,
+    pub factor: f64,
+    pub at_epochs: Vec<usize>,
+    pub warm_up_epochs: f64,
+}
+
+/// A number, or a word that depends on the number of training rows.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum ScheduleValue {
+    /// As it stands.
+    Number(f64),
+    /// `1/sqrt(N)` or `1/N`.
+    Word(String),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[expect(missing_docs, reason = "see `keys.rs`")]
+pub enum ShapeName {
+    Constant,
+    Cyclical,
+    Steps,
+}
+
+impl ScheduleConfig {
+    /// The schedule for `n` training rows.
+    pub fn schedule(&self, n: usize) -> Schedule {
+        let value = match &self.value {
+            ScheduleValue::Number(v) => *v,
+            ScheduleValue::Word(word) if word == "1/N" => 1.0 / n as f64,
+            ScheduleValue::Word(_) => 1.0 / (n as f64).sqrt(),
+        };
+        let shape = match self.shape {
+            ShapeName::Constant => Shape::Constant,
+            ShapeName::Cyclical => Shape::Cyclical { cycles: self.cycles },
+            ShapeName::Steps => {
+                Shape::Steps { factor: self.factor, at_epochs: self.at_epochs.clone() }
+            }
+        };
+        Schedule { value, shape, warm_up_epochs: self.warm_up_epochs }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "see `keys.rs`")]
+pub struct TrainConfig {
+    pub epochs: usize,
+    pub batch: usize,
+    pub samples_per_cycle: usize,
+    pub record_every_epochs: Option<usize>,
+    pub checkpoint_seconds: f64,
+    pub checkpoint_steps: Option<u64>,
+}
+
+impl Config {
+    /// Reads a file and applies `--set` overrides.
+    pub fn read(path: &Path, overrides: &[String]) -> Result<Self> {
+        let text = std::fs::read_to_string(path).map_err(|e| Error::file("read", path, e))?;
+        Self::parse(&text, overrides).map_err(|error| match error {
+            Error::Config { key, problem } if key.is_empty() => {
+                Error::config(path.display().to_string(), problem)
+            }
+            other => other,
+        })
+    }
+
+    /// Parses text and applies overrides of the form `a.b=c`.
+    pub fn parse(text: &str, overrides: &[String]) -> Result<Self> {
+        let table: Table = toml::from_str(text).map_err(|e| {
+            Error::config("", format!("is not valid TOML: {}", e.to_string().trim_end()))
+        })?;
+        let mut settings = BTreeMap::new();
+        flatten("", &table, &mut settings);
+        for given in overrides {
+            let (key, value) = parse_override(given)?;
+            settings.insert(key, value);
+        }
+        Self::resolve(&settings)
+    }
+
+    /// Checks settings key by key and fills in what the preset says.
+    pub fn resolve(settings: &BTreeMap<String, Value>) -> Result<Self> {
+        check_format(settings)?;
+        for (name, value) in settings {
+            check_key(name, value)?;
+        }
+        let preset = match settings.get("preset").and_then(Value::as_str) {
+            Some("paper") => Preset::Paper,
+            Some("reference-code") => Preset::ReferenceCode,
+            _ => Preset::Exact,
+        };
+        let mut all = preset.defaults();
+        all.extend(settings.iter().map(|(k, v)| (k.clone(), v.clone())));
+        // λ₁ is either given or computed; giving one replaces the default of the other.
+        if settings.contains_key("prior.spike_probability")
+            && !settings.contains_key("prior.soft_threshold")
+        {
+            all.remove("prior.soft_threshold");
+        }
+        let config: Config = Value::Table(unflatten(&all))
+            .try_into()
+            .map_err(|e| Error::config("", format!("cannot be understood: {e}")))?;
+        config.check()?;
+        Ok(config)
+    }
+
+    /// What single keys cannot say.
+    fn check(&self) -> Result<()> {
+        let refuse = |key: &str, problem: String| Err(Error::config(key, problem));
+        if self.data.kind == DataKind::Table {
+            for (key, value) in [("data.path", &self.data.path), ("data.target", &self.data.target)]
+            {
+                if value.is_none() {
+                    return refuse(key, "is missing; data.kind = \"table\" needs it".into());
+                }
+            }
+        }
+        if self.method.kind == MethodKind::EmMcmc {
+            let prior = &self.prior;
+            match (prior.soft_threshold, prior.spike_probability) {
+                (None, None) => {
+                    return refuse(
+                        "prior.soft_threshold",
+                        "is missing; give it, or prior.spike_probability to compute it".into(),
+                    );
+                }
+                (Some(_), Some(_)) => {
+                    return refuse(
+                        "prior.spike_probability",
+                        "is given together with prior.soft_threshold; give one of them".into(),
+                    );
+                }
+                _ => {}
+            }
+            if prior.spike_decay <= prior.weight_decay {
+                return refuse(
+                    "prior.spike_decay",
+                    format!(
+                        "is {}, but must be larger than prior.weight_decay = {}: the spike is the narrow part",
+                        prior.spike_decay, prior.weight_decay
+                    ),
+                );
+            }
+            if prior.spike_probability.is_some() && prior.weight_decay == 0.0 {
+                return refuse(
+                    "prior.weight_decay",
+                    "is 0, so λ₁ cannot be computed from prior.spike_probability; give a positive one".into(),
+                );
+            }
+            if self.preset == Preset::ReferenceCode && self.prune.regrow {
+                return refuse(
+                    "prune.regrow",
+                    "is true, but the reference code sets pruned weights to zero in every step and cannot regrow; use preset = \"exact\" or \"paper\"".into(),
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// The configuration as a TOML file, complete.
+    pub fn to_toml(&self) -> Result<String> {
+        toml::to_string(self).map_err(|e| Error::config("", format!("cannot be written: {e}")))
+    }
+
+    /// A number that differs where the results could: checkpoint intervals do not count.
+    pub fn fingerprint(&self) -> Result<u32> {
+        let mut relevant = self.clone();
+        relevant.train.checkpoint_seconds = 1.0;
+        relevant.train.checkpoint_steps = None;
+        Ok(crc32fast::hash(relevant.to_toml()?.as_bytes()))
+    }
+
+    /// The seed of simulated data.
+    pub fn data_seed(&self) -> u64 {
+        self.data.seed.unwrap_or(self.seed)
+    }
+}
+
+fn flatten(prefix: &str, table: &Table, into: &mut BTreeMap<String, Value>) {
+    for (name, value) in table {
+        let path = if prefix.is_empty() { name.clone() } else { format!("{prefix}.{name}") };
+        match value {
+            Value::Table(inner) => flatten(&path, inner, into),
+            other => drop(into.insert(path, other.clone())),
+        }
+    }
+}
+
+fn unflatten(settings: &BTreeMap<String, Value>) -> Table {
+    let mut root = Table::new();
+    for (name, value) in settings {
+        let mut at = &mut root;
+        let mut parts = name.split('.').peekable();
+        while let Some(part) = parts.next() {
+            if parts.peek().is_none() {
+                at.insert(part.to_owned(), value.clone());
+                break;
+            }
+            let inner = at.entry(part).or_insert_with(|| Value::Table(Table::new()));
+            match inner {
+                Value::Table(table) => at = table,
+                // Keys are checked before: no key is a prefix of another.
+                _ => break,
+            }
+        }
+    }
+    root
+}
+
+fn parse_override(given: &str) -> Result<(String, Value)> {
+    let Some((key, text)) = given.split_once('=') else {
+        return Err(Error::config(
+            given,
+            "is not of the form key=value; write for example --set train.epochs=100",
+        ));
+    };
+    let (key, text) = (key.trim(), text.trim());
+    let parsed = toml::from_str::<Table>(&format!("value = {text}"));
+    let value = match parsed {
+        Ok(mut table) => table.remove("value").unwrap_or(Value::String(text.to_owned())),
+        // A bare word is text, so that --set preset=paper needs no quotes.
+        Err(_) => Value::String(text.to_owned()),
+    };
+    Ok((key.to_owned(), value))
+}
+
+fn check_format(settings: &BTreeMap<String, Value>) -> Result<()> {
+    match settings.get("format").and_then(Value::as_integer) {
+        Some(format) if format != FORMAT => Err(Error::config(
+            "format",
+            format!(
+                "is {format}, but this thinfer {} reads format {FORMAT}; use the version that wrote the file, or adapt the keys (docs/config.md) and set format = {FORMAT}",
+                env!("CARGO_PKG_VERSION")
+            ),
+        )),
+        _ => Ok(()),
+    }
+}
+
+fn check_key(name: &str, value: &Value) -> Result<()> {
+    let Some(key) = keys::find(name) else {
+        let problem = match keys::nearest(name) {
+            Some(near) => format!("is not a key; did you mean `{near}`?"),
+            None => "is not a key; docs/config.md lists all of them".to_owned(),
+        };
+        return Err(Error::config(name, problem));
+    };
+    if key.kind.accepts(value) {
+        return Ok(());
+    }
+    let mut problem = format!("is {value}, but must be {}", key.kind.allowed());
+    if let (keys::Kind::Choice(list) | keys::Kind::NumberOr(list), Some(word)) =
+        (key.kind, value.as_str())
+    {
+        let near = list
+            .iter()
+            .map(|w| (strsim::jaro_winkler(word, w), w))
+            .max_by(|a, b| a.0.total_cmp(&b.0))
+            .filter(|(score, _)| *score > 0.7);
+        if let Some((_, near)) = near {
+            problem.push_str(&format!("; did you mean \"{near}\"?"));
+        }
+    }
+    Err(Error::config(name, problem))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn problem(text: &str, overrides: &[&str]) -> String {
+        let overrides: Vec<String> = overrides.iter().map(|s| (*s).to_owned()).collect();
+        let error = Config::parse(text, &overrides).unwrap_err();
+        assert_eq!(error.exit_code(), 2);
+        error.to_string()
+    }
+
+    #[test]
+    fn nothing_at_all_is_example_1_with_defaults() {
+        let config = Config::parse("", &[]).unwrap();
+        assert_eq!(config.data.kind, DataKind::Example1);
+        assert_eq!(config.preset, Preset::Exact);
+        assert_eq!(config.method.kind, MethodKind::EmMcmc);
+    }
+
+    #[test]
+    fn unknown_keys_get_the_nearest_name() {
+        let text = problem("[train]\nepoch = 3", &[]);
+        assert_eq!(text, "`train.epoch`: is not a key; did you mean `train.epochs`?");
+        assert!(problem("", &["sed=1"]).contains("did you mean `seed`?"));
+    }
+
+    #[test]
+    fn wrong_types_and_ranges_say_what_is_allowed() {
+        assert_eq!(
+            problem("[train]\nepochs = \"many\"", &[]),
+            "`train.epochs`: is \"many\", but must be a whole number from 1 on"
+        );
+        assert_eq!(
+            problem("", &["method.beta1=1.0"]),
+            "`method.beta1`: is 1.0, but must be a number from 0 on and below 1"
+        );
+        let text = problem("", &["preset=papper"]);
+        assert!(text.contains("did you mean \"paper\"?"), "{text}");
+        assert!(problem("", &["seed=-1"]).contains("whole number from 0 on"));
+        assert!(problem("", &["model.hidden=[5, 0]"]).contains("list of whole numbers from 1"));
+        assert!(problem("", &["train.epochs"]).contains("key=value"));
+    }
+
+    #[test]
+    fn settings_that_contradict_each_other_are_refused() {
+        assert!(problem("", &["data.kind=table"]).contains("data.path"));
+        assert!(problem("", &["prior.spike_decay=1e-9"]).contains("must be larger"));
+        let both = ["prior.soft_threshold=0.1", "prior.spike_probability=0.5"];
+        assert!(problem("", &both).contains("give one of them"));
+        let text = problem("", &["preset=reference-code", "prune.regrow=true"]);
+        assert!(text.contains("cannot regrow"), "{text}");
+    }
+
+    #[test]
+    fn another_format_is_refused() {
+        let text = problem("format = 2", &[]);
+        assert!(text.contains("is 2, but this thinfer") && text.contains("format 1"), "{text}");
+    }
+
+    #[test]
+    fn broken_toml_says_where() {
+        assert!(problem("seed = = 1", &[]).contains("not valid TOML"));
+    }
+
+    #[test]
+    fn a_resolved_configuration_is_its_own_file() {
+        for preset in ["exact", "paper", "reference-code"] {
+            let config = Config::parse(&format!("preset = \"{preset}\""), &[]).unwrap();
+            let again = Config::parse(&config.to_toml().unwrap(), &[]).unwrap();
+            assert_eq!(config, again);
+        }
+    }
+
+    #[test]
+    fn checkpoint_intervals_do_not_change_the_fingerprint() {
+        let print = |set: &str| Config::parse("", &[set.to_owned()]).unwrap().fingerprint().unwrap();
+        assert_eq!(print("train.checkpoint_seconds=5"), print("train.checkpoint_steps=3"));
+        assert_ne!(print("seed=1"), print("seed=2"));
+    }
+}

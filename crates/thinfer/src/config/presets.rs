@@ -1,0 +1,131 @@
+//! The three readings of the paper.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use toml::Value;
+
+/// Which reading of the paper the defaults follow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Preset {
+    /// The temperature and the ρ update are what the paper claims them to be.
+    Exact,
+    /// As printed, except for the sign of the weight update, which as printed ascends the loss.
+    Paper,
+    /// As the authors' program does it.
+    ReferenceCode,
+}
+
+/// Where the presets differ: key, `exact`, `paper`, `reference-code`. `docs/presets.md` shows the
+/// same table, and a test compares the two.
+pub const PRESET_DIFFERENCES: &[(&str, &str, &str, &str)] = &[
+    ("method.noise", "\"exact\"", "\"paper\"", "\"paper\""),
+    ("method.rho", "\"exact\"", "\"printed\"", "\"code\""),
+    ("method.initial_momentum", "0.0", "0.0", "0.001"),
+    ("model.noise_sigma", "1.0", "1.0", "0.7071067811865476"),
+    ("prior.spike_decay", "0.1", "0.01", "0.01"),
+    ("prune.hard_threshold", "0.001", "absent", "0.001"),
+    ("prune.cadence", "\"epoch\"", "\"step\"", "\"epoch\""),
+];
+
+const SHARED: &str = r#"
+format = 1
+seed = 1
+chains = 1
+data.kind = "example1"
+data.variant = "sun"
+data.train_rows = 10000
+data.validation_rows = 1000
+data.test_rows = 1000
+data.task = "auto"
+data.holdout = 0.2
+model.hidden = [5, 3]
+model.activation = "relu"
+model.noise = "known"
+method.kind = "em-mcmc"
+method.beta1 = 0.1
+method.beta2 = 1.0
+method.momentum = 0.9
+prior.weight_decay = 2e-4
+prior.group = "input"
+prior.soft_threshold = 1e-2
+prune.regrow = false
+prune.warm_up_epochs = 50
+schedule.step_size = { value = 0.01, shape = "cyclical", cycles = 6 }
+schedule.temperature.value = "1/sqrt(N)"
+schedule.eta.value = 0.1
+schedule.weight_decay.value = 1.0
+train.epochs = 3000
+train.batch = 1024
+train.samples_per_cycle = 3
+train.checkpoint_seconds = 30.0
+"#;
+
+impl Preset {
+    /// Every key that has a default under this preset.
+    pub fn defaults(self) -> BTreeMap<String, Value> {
+        let mut settings = BTreeMap::new();
+        // Both texts are constants of this file; the tests parse them.
+        if let Ok(table) = toml::from_str(SHARED) {
+            super::flatten("", &table, &mut settings);
+        }
+        for name in ["step_size", "temperature", "eta", "weight_decay"] {
+            for (key, value) in [
+                ("shape", Value::String("constant".into())),
+                ("cycles", Value::Integer(1)),
+                ("factor", Value::Float(0.1)),
+                ("at_epochs", Value::Array(Vec::new())),
+                ("warm_up_epochs", Value::Float(0.0)),
+            ] {
+                settings.entry(format!("schedule.{name}.{key}")).or_insert(value);
+            }
+        }
+        for (key, exact, paper, code) in PRESET_DIFFERENCES {
+            let text = match self {
+                Preset::Exact => exact,
+                Preset::Paper => paper,
+                Preset::ReferenceCode => code,
+            };
+            if let Ok(mut table) = toml::from_str::<toml::Table>(&format!("v = {text}")) {
+                settings.extend(table.remove("v").map(|value| ((*key).to_owned(), value)));
+            }
+        }
+        let name = match self {
+            Preset::Exact => "exact",
+            Preset::Paper => "paper",
+            Preset::ReferenceCode => "reference-code",
+        };
+        settings.insert("preset".into(), Value::String(name.into()));
+        settings
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn presets_differ_where_the_table_says_and_nowhere_else() {
+        let [exact, paper, code] =
+            [Preset::Exact, Preset::Paper, Preset::ReferenceCode].map(Preset::defaults);
+        let mut keys: Vec<&String> = exact.keys().chain(paper.keys()).chain(code.keys()).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        for key in keys {
+            let all = [exact.get(key), paper.get(key), code.get(key)];
+            let differ = all[0] != all[1] || all[0] != all[2];
+            let listed = PRESET_DIFFERENCES.iter().any(|(k, ..)| k == key);
+            assert_eq!(differ, listed || key == "preset", "{key}: {all:?}");
+        }
+    }
+
+    #[test]
+    fn the_page_of_differences_is_current() {
+        let page = include_str!("../../../../docs/presets.md");
+        for (key, exact, paper, code) in PRESET_DIFFERENCES {
+            let row = format!("| `{key}` | {exact} | {paper} | {code} |");
+            assert!(page.contains(&row), "docs/presets.md has no row\n{row}");
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! Data ready to train on: three parts, what the columns mean, and how to get back to the user's
+//! units.
+
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+use thinfer_engine::Dataset;
+use thinfer_engine::noise::{Key, Stream};
+
+use super::simulate::{Example, Part, Variant};
+use super::table::{
+    Encoding, Notes, Table, Target, Task, available_memory, check_memory, infer_task, learn_target,
+};
+use crate::config::{Config, DataConfig, TaskChoice};
+use crate::error::{Error, Result};
+
+/// Rows that a table must have at least.
+const FEWEST_ROWS: usize = 10;
+
+/// Data to train on, with what is known about it.
+#[derive(Clone, Debug)]
+pub struct Bundle {
+    /// To learn from.
+    pub train: Dataset,
+    /// To choose with.
+    pub validation: Dataset,
+    /// To report on.
+    pub test: Dataset,
+    /// What is predicted.
+    pub task: Task,
+    /// How many classes, or 0.
+    pub classes: usize,
+    /// The variable that each input column belongs to.
+    pub groups: Vec<usize>,
+    /// The names of the variables.
+    pub names: Vec<String>,
+    /// The variables that matter, where the data is simulated.
+    pub truth: Option<Vec<usize>>,
+    /// How to read other data of the same kind.
+    pub schema: Schema,
+    /// What the user should know about the data.
+    pub notes: Vec<String>,
+    /// A number that changes with the data.
+    pub fingerprint: u32,
+}
+
+/// How columns and target are encoded, as a run folder keeps it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Schema {
+    /// The name of the target.
+    pub target_name: String,
+    /// The inputs.
+    pub encoding: Encoding,
+    /// The target.
+    pub target: Target,
+}
+
+impl Schema {
+    /// The factor from the network's units to the user's, for a regression.
+    pub fn target_scale(&self) -> (f64, f64) {
+        match self.target {
+            Target::Number { mean, sd } => (mean, sd),
+            Target::Classes { .. } => (0.0, 1.0),
+        }
+    }
+}
+
+impl Bundle {
+    /// The data that a configuration asks for.
+    pub fn load(config: &Config) -> Result<Self> {
+        let data = &config.data;
+        match data.kind.example() {
+            Some(example) => Self::simulated(example, data, config.data_seed()),
+            None => {
+                let path = data.path.as_deref().unwrap_or_default();
+                let target = data.target.as_deref().unwrap_or_default();
+                let table = Table::read(Path::new(path))?;
+                Self::from_table(&table, target, data.task, data.holdout, config.seed)
+            }
+        }
+    }
+
+    fn simulated(example: Example, data: &DataConfig, seed: u64) -> Result<Self> {
+        let columns = data.columns.unwrap_or(example.columns());
+        let rows = [data.train_rows, data.validation_rows, data.test_rows];
+        let cells = rows.iter().try_fold(0usize, |sum, r| sum.checked_add(r.checked_mul(columns)?));
+        let bytes = cells.and_then(|c| c.checked_mul(4)).map(|b| b as u64);
+        check_memory("the simulated data", bytes, available_memory())?;
+        let part = |part: Part, rows: usize| {
+            example.simulate(data.variant, seed, part, rows, columns)
+        };
+        let train = part(Part::Train, data.train_rows)?;
+        let names: Vec<String> = (1..=columns).map(|c| format!("x{c}")).collect();
+        let classification = example.is_classification();
+        let target = if classification {
+            Target::Classes { levels: vec!["0".into(), "1".into()] }
+        } else {
+            Target::Number { mean: 0.0, sd: 1.0 }
+        };
+        let notes = match data.variant {
+            Variant::Sun => Vec::new(),
+            _ if example == Example::Example1 => Vec::new(),
+            _ => vec!["`data.variant` only matters to Example 1".to_owned()],
+        };
+        Ok(Self {
+            fingerprint: fingerprint(&[&train]),
+            train,
+            validation: part(Part::Validation, data.validation_rows)?,
+            test: part(Part::Test, data.test_rows)?,
+            task: if classification { Task::Classification } else { Task::Regression },
+            classes: if classification { 2 } else { 0 },
+            groups: (0..columns).collect(),
+            schema: Schema {
+                target_name: "y".into(),
+                encoding: Encoding::unscaled(&names),
+                target,
+            },
+            names,
+            truth: Some(example.relevant()),
+            notes,
+        })
+    }
+
+    /// Splits a table into parts and encodes it. What is learned about the columns (means, levels)
+    /// is learned from the training part alone.
+    pub fn from_table(
+        table: &Table,
+        target: &str,
+        task: TaskChoice,
+        holdout: f64,
+        seed: u64,
+    ) -> Result<Self> {
+        let task = match task {
+            TaskChoice::Auto => infer_task(table, target)?,
+            TaskChoice::Regression => Task::Regression,
+            TaskChoice::Classification => Task::Classification,
+        };
+        let missing = table.missing();
+        let usable = table.complete_rows();
+        let notes = missing_notes(&missing, usable.len());
+        if usable.len() < FEWEST_ROWS {
+            let mut problem = format!(
+                "has {} usable rows of {}, but at least {FEWEST_ROWS} are needed; ",
+                usable.len(),
+                table.rows()
+            );
+            problem.push_str(if missing.rows == 0 {
+                "add rows"
+            } else {
+                "add rows, fill in missing values, or remove the columns that have most of them"
+            });
+            return Err(Error::table(&table.path, problem));
+        }
+        // Says what is wrong with the target before anything is split.
+        learn_target(table, target, task, &usable)?;
+        let order = Key::new(seed, 0, Stream::Split).permutation(0, usable.len());
+        let count = ((usable.len() as f64 * holdout).round() as usize).clamp(2, usable.len() / 3);
+        let mut parts: Vec<Vec<u32>> = [0..count, count..2 * count, 2 * count..usable.len()]
+            .into_iter()
+            .map(|range| order[range].iter().map(|&i| usable[i as usize]).collect())
+            .collect();
+        parts.iter_mut().for_each(|rows| rows.sort_unstable());
+        let [test, validation, train] = [&parts[0], &parts[1], &parts[2]];
+        let (encoding, column_notes): (Encoding, Notes) = Encoding::learn(table, target, train)?;
+        let (learned, train_targets) = learn_target(table, target, task, train)?;
+        let width = encoding.width();
+        let make = |rows: &[u32], targets: Vec<f32>| -> Result<Dataset> {
+            Ok(Dataset::new(width, 1, encoding.encode(table, rows)?, targets)?)
+        };
+        let held_out = |rows: &[u32]| make(rows, learned.encode(table, target, rows)?);
+        let train = make(train, train_targets)?;
+        let classes = match &learned {
+            Target::Classes { levels } => levels.len(),
+            Target::Number { .. } => 0,
+        };
+        Ok(Self {
+            fingerprint: fingerprint(&[&train]),
+            train,
+            validation: held_out(validation)?,
+            test: held_out(test)?,
+            task,
+            classes,
+            groups: encoding.groups(),
+            names: encoding.names(),
+            truth: None,
+            schema: Schema { target_name: target.to_owned(), encoding, target: learned },
+            notes: notes.into_iter().chain(column_notes.lines()).collect(),
+        })
+    }
+
+    /// The same data with only the given variables.
+    pub fn with_variables(&self, keep: &[usize]) -> Self {
+        let columns: Vec<usize> =
+            (0..self.groups.len()).filter(|&c| keep.contains(&self.groups[c])).collect();
+        let place = |variable: usize| keep.iter().position(|&k| k == variable).unwrap_or(0);
+        Self {
+            train: self.train.take_columns(&columns),
+            validation: self.validation.take_columns(&columns),
+            test: self.test.take_columns(&columns),
+            groups: columns.iter().map(|&c| place(self.groups[c])).collect(),
+            names: keep.iter().map(|&k| self.names[k].clone()).collect(),
+            truth: None,
+            ..self.clone()
+        }
+    }
+}
+
+fn fingerprint(parts: &[&Dataset]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    for part in parts {
+        part.inputs().iter().chain(part.targets()).for_each(|v| hasher.update(&v.to_le_bytes()));
+    }
+    hasher.finalize()
+}
+
+fn missing_notes(missing: &super::table::MissingReport, usable: usize) -> Vec<String> {
+    let mut notes = Vec::new();
+    if !missing.empty.is_empty() {
+        notes.push(format!("columns without any value are not used: {}", missing.empty.join(", ")));
+    }
+    if missing.rows > 0 {
+        let columns: Vec<String> =
+            missing.columns.iter().take(5).map(|(name, n)| format!("{name} ({n})")).collect();
+        let first: Vec<String> =
+            missing.first.iter().map(|(row, name)| format!("row {row} {name}")).collect();
+        notes.push(format!(
+            "{} rows with missing values are not used, {usable} rows remain; by column: {}; first: {}",
+            missing.rows,
+            columns.join(", "),
+            first.join(", ")
+        ));
+    }
+    notes
+}

@@ -1,0 +1,153 @@
+//! From a configuration to chains: data, network, method, schedules.
+
+use std::sync::Arc;
+
+use thinfer_engine::noise::{Key, Stream};
+use thinfer_engine::{Loss, Network};
+
+use crate::config::{Config, MethodKind, NoiseModel};
+use crate::data::{Bundle, Task};
+use crate::error::{Error, Result};
+use crate::methods::cv_adam::{CvAdam, CvAdamMethod};
+use crate::methods::em_mcmc::{EmMcmc, EmMcmcMethod};
+use crate::methods::sgd::Sgd;
+use crate::methods::sghmc::{Sghmc, SghmcMethod};
+use crate::methods::Method;
+use crate::model::mlp;
+use crate::prune::{SoftThreshold, group_network};
+use crate::schedule::{Clock, sampling_epochs};
+use crate::train::{ChainSpec, Schedules};
+
+/// Records in a history, at most about this many.
+const RECORDS: usize = 500;
+
+/// The network that a configuration asks for, on some data.
+pub fn build_network(config: &Config, data: &Bundle) -> Result<Network> {
+    let (outputs, loss) = match (data.task, data.classes) {
+        (Task::Regression, _) => {
+            let sigma = config.model.noise_sigma;
+            let loss = match config.model.noise {
+                NoiseModel::Known => Loss::gaussian(sigma),
+                NoiseModel::Learned => Loss::gaussian_learned(sigma),
+            };
+            (1, loss)
+        }
+        (Task::Classification, 2) => (1, Loss::Bernoulli),
+        (Task::Classification, classes) => (classes, Loss::CrossEntropy),
+    };
+    let columns = data.train.columns();
+    Ok(mlp(columns, &config.model.hidden, config.model.activation, outputs, loss)?)
+}
+
+/// The method that a configuration asks for.
+pub fn build_method(
+    config: &Config,
+    data: &Bundle,
+    network: &Network,
+    chain: u32,
+) -> Arc<dyn Method> {
+    let key = Key::new(config.seed, chain, Stream::Sampler);
+    let (method, prior, prune) = (&config.method, &config.prior, &config.prune);
+    let train_rows = data.train.rows();
+    let sghmc = Sghmc {
+        beta1: method.beta1,
+        beta2: method.beta2,
+        weight_decay: prior.weight_decay,
+        train_rows,
+        noise: method.noise,
+        rho: method.rho,
+        initial_momentum: method.initial_momentum,
+        clip: method.clip,
+    };
+    match method.kind {
+        MethodKind::Sgd => {
+            Arc::new(Sgd { momentum: method.momentum, weight_decay: prior.weight_decay })
+        }
+        MethodKind::CvAdam => Arc::new(CvAdamMethod {
+            config: CvAdam {
+                beta1: method.beta1,
+                beta2: method.beta2,
+                weight_decay: prior.weight_decay,
+                train_rows,
+                alpha: method.alpha,
+            },
+            key,
+        }),
+        MethodKind::Sghmc => Arc::new(SghmcMethod { config: sghmc, key }),
+        MethodKind::EmMcmc => {
+            let n = train_rows as f64;
+            let soft_threshold = match (prior.soft_threshold, prior.spike_probability) {
+                (None, Some(spike_probability)) => SoftThreshold::Computed {
+                    spike_precision: prior.spike_decay * n,
+                    slab_precision: prior.weight_decay * n,
+                    spike_probability,
+                },
+                (given, _) => SoftThreshold::Given(given.unwrap_or_default()),
+            };
+            // Where no hard threshold is given the paper's rule applies: λ₁ for both. A computed
+            // λ₁ depends on the group's size; the first layer's inputs decide.
+            let first = network.first_weight().map_or(1, |w| w.shape[0]);
+            let hard_threshold = prune.hard_threshold.unwrap_or_else(|| soft_threshold.of(first));
+            Arc::new(EmMcmcMethod {
+                config: EmMcmc {
+                    sghmc,
+                    spike_decay: prior.spike_decay,
+                    soft_threshold,
+                    hard_threshold,
+                    warm_up_epochs: prune.warm_up_epochs,
+                    freeze_after_epochs: prune.freeze_after_epochs,
+                    cadence: prune.cadence,
+                    regrow: prune.regrow,
+                },
+                groups: group_network(network.params(), prior.group, Some(&data.groups)),
+                key,
+            })
+        }
+    }
+}
+
+/// The chains that a configuration asks for.
+pub fn chain_specs(config: &Config, data: &Bundle) -> Result<Vec<ChainSpec>> {
+    let network = build_network(config, data)?;
+    let rows = data.train.rows();
+    let batch = config.train.batch.min(rows);
+    let clock =
+        Clock { steps_per_epoch: rows.div_ceil(batch) as u64, epochs: config.train.epochs };
+    if clock.epochs as u64 > u64::MAX / clock.steps_per_epoch {
+        return Err(Error::config("train.epochs", "times the steps of an epoch is too large"));
+    }
+    let schedules = Schedules {
+        step_size: config.schedule.step_size.schedule(rows),
+        temperature: config.schedule.temperature.schedule(rows),
+        eta: config.schedule.eta.schedule(rows),
+        weight_decay: config.schedule.weight_decay.schedule(rows),
+    };
+    let cycles = schedules.step_size.cycles();
+    if cycles > clock.epochs {
+        let problem = format!(
+            "is {cycles}, but there are only {} epochs; give fewer cycles or more train.epochs",
+            clock.epochs
+        );
+        return Err(Error::config("schedule.step_size.cycles", problem));
+    }
+    let sample_epochs = sampling_epochs(clock.epochs, cycles, config.train.samples_per_cycle);
+    let record_every =
+        config.train.record_every_epochs.unwrap_or(clock.epochs.div_ceil(RECORDS)).max(1);
+    let fingerprint = config.fingerprint()? ^ data.fingerprint;
+    (0..config.chains as u32)
+        .map(|chain| {
+            Ok(ChainSpec {
+                method: build_method(config, data, &network, chain),
+                network: network.clone(),
+                schedules: schedules.clone(),
+                clock,
+                batch,
+                seed: config.seed,
+                chain,
+                sample_epochs: sample_epochs.clone(),
+                record_every,
+                fingerprint,
+            })
+        })
+        .collect()
+}

@@ -1,0 +1,299 @@
+//! A run: several chains side by side, in memory or in a folder.
+//!
+//! Folder layout (see `docs/formats.md`): `config.toml` (resolved), `run.json` (what was run, on
+//! what), `chain-0/checkpoint` with `checkpoint.previous` beside it, and
+//! `chain-0/snapshot-000499.safetensors` for each posterior sample.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use thinfer_engine::{Dataset, Network};
+
+use super::chain::{Chain, ChainSpec, Record, Snapshot};
+use super::container;
+use crate::error::{Error, Result};
+use crate::posterior::{snapshot_from_bytes, snapshot_to_bytes};
+
+/// What a run tells while it works. All methods may be called from several threads.
+pub trait Observer: Sync {
+    /// A chain has done `step` of `total` steps.
+    fn progress(&self, chain: u32, step: u64, total: u64, record: Option<&Record>);
+    /// Something that the user should know, such as a damaged file that was passed over.
+    fn notice(&self, text: &str);
+}
+
+/// An observer that says nothing.
+pub struct Silent;
+
+impl Observer for Silent {
+    fn progress(&self, _: u32, _: u64, _: u64, _: Option<&Record>) {}
+    fn notice(&self, _: &str) {}
+}
+
+/// How and where a run works.
+pub struct Setting<'a> {
+    /// The folder of checkpoints and snapshots; `None` keeps everything in memory.
+    pub folder: Option<&'a Path>,
+    /// Whether to go on from checkpoints that are there.
+    pub resume: bool,
+    /// The time between checkpoints.
+    pub checkpoint_every: Duration,
+    /// The steps between checkpoints, besides the time.
+    pub checkpoint_steps: Option<u64>,
+    /// Set by the user to stop after the current step.
+    pub stop: &'a AtomicBool,
+    /// Who is told.
+    pub observer: &'a dyn Observer,
+    /// How many threads to use; 0 is as many as there are cores.
+    pub threads: usize,
+}
+
+/// What one chain gave.
+#[derive(Clone, Debug)]
+pub struct ChainResult {
+    /// The chain.
+    pub chain: u32,
+    /// Its history.
+    pub records: Vec<Record>,
+    /// Its posterior samples.
+    pub snapshots: Vec<Snapshot>,
+    /// Bytes of its buffers and plans.
+    pub bytes: usize,
+}
+
+/// The folder of one chain.
+fn chain_folder(run: &Path, chain: u32) -> PathBuf {
+    run.join(format!("chain-{chain}"))
+}
+
+/// The checkpoint of one chain.
+pub fn checkpoint_path(run: &Path, chain: u32) -> PathBuf {
+    chain_folder(run, chain).join("checkpoint")
+}
+
+/// The file of one snapshot.
+pub fn snapshot_path(run: &Path, chain: u32, epoch: usize) -> PathBuf {
+    chain_folder(run, chain).join(format!("snapshot-{epoch:06}.safetensors"))
+}
+
+/// Runs all chains to their end, side by side on the cores there are.
+pub fn run_chains(
+    specs: Vec<ChainSpec>,
+    data: &Dataset,
+    setting: &Setting<'_>,
+) -> Result<Vec<ChainResult>> {
+    let cores = match setting.threads {
+        0 => std::thread::available_parallelism().map_or(1, usize::from),
+        n => n,
+    };
+    let side_by_side = specs.len().min(cores).max(1);
+    let threads = (cores / side_by_side).max(1);
+    let next = std::sync::Mutex::new(specs.into_iter());
+    let results = std::sync::Mutex::new(Vec::new());
+    let failed = AtomicBool::new(false);
+    let work = || -> Result<()> {
+        // Each chain has its own threads: chains never wait for each other's pieces.
+        let pool = rayon::ThreadPoolBuilder::new()
+            .num_threads(threads)
+            .build()
+            .map_err(|e| Error::Memory(format!("no threads could be started: {e}")))?;
+        loop {
+            let spec = next.lock().ok().and_then(|mut next| next.next());
+            let Some(spec) = spec else { return Ok(()) };
+            if failed.load(Ordering::Relaxed) {
+                return Ok(());
+            }
+            let result = pool.install(|| run_chain(spec, data, setting));
+            if result.is_err() {
+                failed.store(true, Ordering::Relaxed);
+            }
+            let result = result?;
+            if let Ok(mut results) = results.lock() {
+                results.push(result);
+            }
+        }
+    };
+    let outcomes: Vec<Result<()>> = std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..side_by_side).map(|_| scope.spawn(work)).collect();
+        let lost = || Err(Error::Data("a worker thread ended unexpectedly".into()));
+        workers.into_iter().map(|w| w.join().unwrap_or_else(|_| lost())).collect()
+    });
+    // An interrupt of one chain is an interrupt of all; a failure is more important than that.
+    let mut interrupted = None;
+    for outcome in outcomes {
+        match outcome {
+            Err(error @ Error::Interrupted(_)) => interrupted = Some(error),
+            Err(error) => return Err(error),
+            Ok(()) => {}
+        }
+    }
+    if let Some(error) = interrupted {
+        return Err(error);
+    }
+    let mut results = results.into_inner().unwrap_or_default();
+    results.sort_by_key(|r: &ChainResult| r.chain);
+    Ok(results)
+}
+
+fn run_chain(spec: ChainSpec, data: &Dataset, setting: &Setting<'_>) -> Result<ChainResult> {
+    let (number, total) = (spec.chain, spec.clock.total_steps());
+    let mut chain = match setting.folder {
+        Some(folder) if setting.resume => load_chain(&spec, folder, setting.observer)?,
+        _ => None,
+    }
+    .map_or_else(|| Chain::start(spec), Ok)?;
+    if let Some(folder) = setting.folder {
+        let folder = chain_folder(folder, number);
+        fs::create_dir_all(&folder).map_err(|e| Error::file("create", &folder, e))?;
+    }
+    let mut saved_at = Instant::now();
+    let mut saved_step = chain.step();
+    let mut told_at = Instant::now();
+    while !chain.is_done() {
+        if setting.stop.load(Ordering::Relaxed) {
+            let folder = setting.folder.unwrap_or(Path::new("memory"));
+            if setting.folder.is_some() {
+                save_chain(&chain, folder)?;
+            }
+            return Err(Error::Interrupted(folder.to_owned()));
+        }
+        chain.advance(data).map_err(|error| name_checkpoint(error, setting.folder, number))?;
+        if told_at.elapsed() > Duration::from_millis(100) || chain.is_done() {
+            setting.observer.progress(number, chain.step(), total, chain.records().last());
+            told_at = Instant::now();
+        }
+        if let Some(folder) = setting.folder {
+            let steps = chain.step() - saved_step;
+            let due = setting.checkpoint_steps.is_some_and(|every| steps >= every);
+            if due || chain.is_done() || saved_at.elapsed() >= setting.checkpoint_every {
+                save_chain(&chain, folder)?;
+                saved_at = Instant::now();
+                saved_step = chain.step();
+            }
+        }
+    }
+    let bytes = chain.bytes();
+    let (records, snapshots) = chain.into_results();
+    Ok(ChainResult { chain: number, records, snapshots, bytes })
+}
+
+/// Puts the place of the last good state into a message about a run that went wrong.
+fn name_checkpoint(error: Error, folder: Option<&Path>, chain: u32) -> Error {
+    match (error, folder) {
+        (Error::NonFinite { what, step, epoch, chain: number, .. }, Some(folder)) => {
+            let path = checkpoint_path(folder, chain);
+            let checkpoint = if path.exists() {
+                format!("the last good checkpoint is {}", path.display())
+            } else {
+                "no checkpoint was written yet".to_owned()
+            };
+            Error::NonFinite { what, step, epoch, chain: number, checkpoint }
+        }
+        (error, _) => error,
+    }
+}
+
+/// Writes snapshots that are not on disk yet, then the checkpoint that lists them.
+fn save_chain(chain: &Chain, folder: &Path) -> Result<()> {
+    let spec = chain.spec();
+    for snapshot in chain.snapshots() {
+        let path = snapshot_path(folder, spec.chain, snapshot.epoch);
+        if !path.exists() {
+            container::write_whole(&path, &snapshot_to_bytes(&spec.network, snapshot)?)?;
+        }
+    }
+    container::write_keeping_previous(&checkpoint_path(folder, spec.chain), &chain.to_bytes()?)
+}
+
+/// The newest state of a chain that can be read; `None` where it never got to a checkpoint.
+fn load_chain(spec: &ChainSpec, folder: &Path, observer: &dyn Observer) -> Result<Option<Chain>> {
+    let newest = checkpoint_path(folder, spec.chain);
+    let mut damaged = None;
+    for path in [newest.clone(), container::previous(&newest)] {
+        let bytes = match fs::read(&path) {
+            Ok(bytes) => bytes,
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => continue,
+            Err(e) => return Err(Error::file("read", &path, e)),
+        };
+        let find = |listed: &[(usize, u32)]| {
+            listed
+                .iter()
+                .map(|&(epoch, sum)| load_snapshot(&spec.network, folder, spec.chain, epoch, sum))
+                .collect()
+        };
+        match Chain::from_bytes(spec.clone(), &path, &bytes, find) {
+            Ok(chain) => {
+                if let Some(error) = damaged {
+                    let from = path.display();
+                    observer.notice(&format!("{error}; going on from {from}, step {}", chain.step()));
+                }
+                remove_later_snapshots(&chain, folder);
+                return Ok(Some(chain));
+            }
+            Err(error) => damaged = Some(error),
+        }
+    }
+    damaged.map_or(Ok(None), Err)
+}
+
+/// Snapshots after the checkpoint will be taken again; what stands there may be damaged.
+fn remove_later_snapshots(chain: &Chain, folder: &Path) {
+    let spec = chain.spec();
+    for &epoch in &spec.sample_epochs {
+        if chain.snapshots().iter().all(|s| s.epoch != epoch) {
+            let _ = fs::remove_file(snapshot_path(folder, spec.chain, epoch));
+        }
+    }
+}
+
+fn load_snapshot(
+    network: &Network,
+    folder: &Path,
+    chain: u32,
+    epoch: usize,
+    checksum: u32,
+) -> Result<Snapshot> {
+    let path = snapshot_path(folder, chain, epoch);
+    let bytes = fs::read(&path).map_err(|e| Error::file("read", &path, e))?;
+    let snapshot = snapshot_from_bytes(network, &path, &bytes)?;
+    if snapshot.checksum() != checksum {
+        return Err(Error::store(&path, "the snapshot is damaged (its checksum is wrong); start the run again with --force"));
+    }
+    Ok(snapshot)
+}
+
+/// Reads what a run has so far, without going on with it.
+pub fn load_results(
+    specs: Vec<ChainSpec>,
+    folder: &Path,
+    observer: &dyn Observer,
+) -> Result<Vec<ChainResult>> {
+    let mut results = Vec::new();
+    for spec in specs {
+        if let Some(chain) = load_chain_read_only(&spec, folder, observer)? {
+            let bytes = chain.bytes();
+            let number = spec.chain;
+            let (records, snapshots) = chain.into_results();
+            results.push(ChainResult { chain: number, records, snapshots, bytes });
+        }
+    }
+    if results.is_empty() {
+        return Err(Error::store(
+            folder,
+            "holds no checkpoint; it was stopped before the first one, so train it again with --force",
+        ));
+    }
+    Ok(results)
+}
+
+fn load_chain_read_only(
+    spec: &ChainSpec,
+    folder: &Path,
+    observer: &dyn Observer,
+) -> Result<Option<Chain>> {
+    // Later snapshots are only removed when the chain goes on; here no epoch counts as later.
+    let spec = ChainSpec { sample_epochs: Vec::new(), ..spec.clone() };
+    load_chain(&spec, folder, observer)
+}
