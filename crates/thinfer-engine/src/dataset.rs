@@ -19,7 +19,7 @@ impl Dataset {
         inputs: Vec<f32>,
         targets: Vec<f32>,
     ) -> Result<Self, EngineError> {
-        if columns == 0 || inputs.len() % columns != 0 {
+        if columns == 0 || !inputs.len().is_multiple_of(columns) {
             let expected = inputs.len().div_ceil(columns.max(1)) * columns.max(1);
             return Err(EngineError::Size { what: "the inputs", got: inputs.len(), expected });
         }

@@ -8,11 +8,11 @@ use thinfer_engine::{Loss, Network};
 use crate::config::{Config, MethodKind, NoiseModel};
 use crate::data::{Bundle, Task};
 use crate::error::{Error, Result};
+use crate::methods::Method;
 use crate::methods::cv_adam::{CvAdam, CvAdamMethod};
 use crate::methods::em_mcmc::{EmMcmc, EmMcmcMethod};
 use crate::methods::sgd::Sgd;
 use crate::methods::sghmc::{Sghmc, SghmcMethod};
-use crate::methods::Method;
 use crate::model::mlp;
 use crate::prune::{SoftThreshold, group_network};
 use crate::schedule::{Clock, sampling_epochs};
@@ -48,7 +48,7 @@ pub fn build_method(
 ) -> Arc<dyn Method> {
     let key = Key::new(config.seed, chain, Stream::Sampler);
     let (method, prior, prune) = (&config.method, &config.prior, &config.prune);
-    let train_rows = data.train.rows();
+    let train_rows = data.train_rows;
     let sghmc = Sghmc {
         beta1: method.beta1,
         beta2: method.beta2,
@@ -109,10 +109,9 @@ pub fn build_method(
 /// The chains that a configuration asks for.
 pub fn chain_specs(config: &Config, data: &Bundle) -> Result<Vec<ChainSpec>> {
     let network = build_network(config, data)?;
-    let rows = data.train.rows();
+    let rows = data.train_rows;
     let batch = config.train.batch.min(rows);
-    let clock =
-        Clock { steps_per_epoch: rows.div_ceil(batch) as u64, epochs: config.train.epochs };
+    let clock = Clock { steps_per_epoch: rows.div_ceil(batch) as u64, epochs: config.train.epochs };
     if clock.epochs as u64 > u64::MAX / clock.steps_per_epoch {
         return Err(Error::config("train.epochs", "times the steps of an epoch is too large"));
     }

@@ -2,6 +2,7 @@
 pub mod config;
 pub mod data;
 mod error;
+pub mod evaluate;
 pub mod experiment;
 pub mod linear;
 pub mod methods;
@@ -9,6 +10,7 @@ pub mod metrics;
 pub mod model;
 pub mod posterior;
 pub mod prune;
+pub mod run;
 pub mod schedule;
 pub mod train;
 pub use error::{Error, Result};

@@ -211,21 +211,24 @@ pub(crate) fn to_safetensors(tensors: &Tensors, info: &serde_json::Value) -> Res
 /// Reads what [`snapshot_to_bytes`] wrote, checking names and shapes against the network.
 pub fn snapshot_from_bytes(network: &Network, path: &Path, bytes: &[u8]) -> Result<Snapshot> {
     let damaged = |what: String| {
-        Error::store(path, format!("the snapshot cannot be used ({what}); delete it and continue the run with --resume, which takes it again"))
+        Error::store(
+            path,
+            format!(
+                "the snapshot cannot be used ({what}); delete it and continue the run with --resume, which takes it again"
+            ),
+        )
     };
-    let (_, metadata) = safetensors::SafeTensors::read_metadata(bytes)
-        .map_err(|e| damaged(e.to_string()))?;
+    let (_, metadata) =
+        safetensors::SafeTensors::read_metadata(bytes).map_err(|e| damaged(e.to_string()))?;
     let info: serde_json::Value = metadata
         .metadata()
         .as_ref()
         .and_then(|m| m.get("thinfer"))
         .and_then(|text| serde_json::from_str(text).ok())
         .ok_or_else(|| damaged("it was not written by thinfer".into()))?;
-    let number = |name: &str| {
-        info[name].as_u64().ok_or_else(|| damaged(format!("`{name}` is missing")))
-    };
-    let file =
-        safetensors::SafeTensors::deserialize(bytes).map_err(|e| damaged(e.to_string()))?;
+    let number =
+        |name: &str| info[name].as_u64().ok_or_else(|| damaged(format!("`{name}` is missing")));
+    let file = safetensors::SafeTensors::deserialize(bytes).map_err(|e| damaged(e.to_string()))?;
     let n = network.params().len();
     let (mut weights, mut keep) = (vec![0.0; n], vec![1u8; n]);
     for param in network.params() {
@@ -237,21 +240,15 @@ pub fn snapshot_from_bytes(network: &Network, path: &Path, bytes: &[u8]) -> Resu
             *to = f32::from_le_bytes([b[0], b[1], b[2], b[3]]);
         }
         if param.role.is_weight() {
-            let mask = file
-                .tensor(&format!("mask/{}", param.name))
-                .map_err(|e| damaged(e.to_string()))?;
+            let mask =
+                file.tensor(&format!("mask/{}", param.name)).map_err(|e| damaged(e.to_string()))?;
             if mask.shape() != param.shape || mask.dtype() != Dtype::U8 {
                 return Err(damaged(format!("the mask of `{}` has another shape", param.name)));
             }
             keep[param.range()].copy_from_slice(mask.data());
         }
     }
-    Ok(Snapshot {
-        chain: number("chain")? as u32,
-        epoch: number("epoch")? as usize,
-        weights,
-        keep,
-    })
+    Ok(Snapshot { chain: number("chain")? as u32, epoch: number("epoch")? as usize, weights, keep })
 }
 
 #[cfg(test)]

@@ -184,7 +184,11 @@ fn assert_posterior(measured: &Measured, mean: &[f64], covariance: &[Vec<f64>]) 
     for i in 0..mean.len() {
         assert_close(&format!("mean {i}"), measured.mean[i], mean[i]);
         for j in 0..mean.len() {
-            assert_close(&format!("covariance {i},{j}"), measured.covariance[i][j], covariance[i][j]);
+            assert_close(
+                &format!("covariance {i},{j}"),
+                measured.covariance[i][j],
+                covariance[i][j],
+            );
         }
     }
 }
@@ -295,7 +299,8 @@ fn the_reported_temperature_is_the_one_of_the_formula() {
 /// Table B: with fixed friction h = (1−β₁)/Δt the paper's noise tends to T = 2k²τ/h.
 #[test]
 fn the_continuous_limit_of_the_paper_depends_on_friction_and_tau() {
-    for (h, tau, want) in [(1.0, 0.5, 0.987), (1.0, 1.0, 1.970), (2.0, 1.0, 0.974), (3.0, 0.5, 0.320)]
+    for (h, tau, want) in
+        [(1.0, 0.5, 0.987), (1.0, 1.0, 1.970), (2.0, 1.0, 0.974), (3.0, 0.5, 0.320)]
     {
         let (dt, tau) = (0.0125, near_one(tau));
         let beta1 = 1.0 - h * dt;
@@ -317,7 +322,11 @@ fn unequal_tau_in_two_dimensions() {
     let (mean, inverse) = target.mean_and_inverse();
     let length = Length { copies: 4000, burn: 400, steps: 200 };
     for (noise, scale, table) in [
-        (NoiseRule::Exact, Box::new(exact_scale(k, dt, beta1)) as Box<dyn Fn(f64) -> f64>, [0.849, -0.757, 1.684]),
+        (
+            NoiseRule::Exact,
+            Box::new(exact_scale(k, dt, beta1)) as Box<dyn Fn(f64) -> f64>,
+            [0.849, -0.757, 1.684],
+        ),
         (NoiseRule::Paper, Box::new(paper_scale(k, dt, beta1)), [1.830, -0.581, 1.427]),
     ] {
         let want = stationary(&target, beta1, dt, &scale);
@@ -345,7 +354,9 @@ fn regression(n: usize, delta: f64, tau: [f64; 3]) -> Target {
     Key::new(1, 0, Stream::Inputs).normals(0, 0, &mut x);
     let mut e = vec![0.0; n];
     Key::new(1, 0, Stream::Observation).normals(0, 0, &mut e);
-    let row = |r: usize, i: usize| f64::from(x[3 * r + i]) + if i == 2 { f64::from(x[3 * r]) } else { 0.0 };
+    let row = |r: usize, i: usize| {
+        f64::from(x[3 * r + i]) + if i == 2 { f64::from(x[3 * r]) } else { 0.0 }
+    };
     let y = |r: usize| row(r, 0) - 2.0 * row(r, 1) + 0.5 * row(r, 2) + f64::from(e[r]);
     let mean = |value: &dyn Fn(usize) -> f64| (0..n).map(value).sum::<f64>() / n as f64;
     Target {
@@ -406,11 +417,8 @@ fn algorithm_3_recovers_the_posterior_under_slab_and_spike() {
         let mut network = thinfer_engine::NetworkBuilder::new(3 * copies);
         let out = network.linear_with("w", network.input(), 1, false).unwrap();
         let network = network.finish(out, thinfer_engine::Loss::gaussian(1.0)).unwrap();
-        let groups = thinfer::prune::group_network(
-            network.params(),
-            thinfer::prune::Grouping::Weight,
-            None,
-        );
+        let groups =
+            thinfer::prune::group_network(network.params(), thinfer::prune::Grouping::Weight, None);
         let key = Key::new(5, 0, Stream::Sampler);
         let inner = EmMcmcMethod { config, groups, key };
         assert_regression_posterior(&FromEpochOne(inner), &target, n, 0.1);
@@ -523,7 +531,14 @@ fn tau_drifts_whatever_the_curvature() {
             let (before, now) = (key.normal(step, 0), key.normal(step + 1, 0));
             let g = [h as f32 * w[0]];
             thinfer::methods::sghmc::step(
-                &coeffs, &mut w, &mut v, &mut rho, &g, &[3], &[before], &[now],
+                &coeffs,
+                &mut w,
+                &mut v,
+                &mut rho,
+                &g,
+                &[3],
+                &[before],
+                &[now],
             );
         }
         let tau = elementary::sigmoid(rho[0]);

@@ -49,11 +49,31 @@ macro_rules! schedule_keys {
     ($name:literal, $value:expr, $about:literal) => {
         [
             key(concat!("schedule.", $name, ".value"), $value, $about),
-            key(concat!("schedule.", $name, ".shape"), Kind::Choice(SHAPES), "its course over the run"),
-            key(concat!("schedule.", $name, ".cycles"), Kind::Integer(1, 100_000), "cosine cycles, for shape = \"cyclical\""),
-            key(concat!("schedule.", $name, ".factor"), Kind::NumberAbove(0.0, 10.0), "multiplier at each of `at_epochs`, for shape = \"steps\""),
-            key(concat!("schedule.", $name, ".at_epochs"), Kind::Integers(0, MOST), "when to multiply, for shape = \"steps\""),
-            key(concat!("schedule.", $name, ".warm_up_epochs"), Kind::Number(0.0, 1e9), "linear growth from 0 at the start"),
+            key(
+                concat!("schedule.", $name, ".shape"),
+                Kind::Choice(SHAPES),
+                "its course over the run",
+            ),
+            key(
+                concat!("schedule.", $name, ".cycles"),
+                Kind::Integer(1, 100_000),
+                "cosine cycles, for shape = \"cyclical\"",
+            ),
+            key(
+                concat!("schedule.", $name, ".factor"),
+                Kind::NumberAbove(0.0, 10.0),
+                "multiplier at each of `at_epochs`, for shape = \"steps\"",
+            ),
+            key(
+                concat!("schedule.", $name, ".at_epochs"),
+                Kind::Integers(0, MOST),
+                "when to multiply, for shape = \"steps\"",
+            ),
+            key(
+                concat!("schedule.", $name, ".warm_up_epochs"),
+                Kind::Number(0.0, 1e9),
+                "linear growth from 0 at the start",
+            ),
         ]
     };
 }
@@ -71,11 +91,23 @@ const WEIGHT_DECAY: [Key; 6] =
 
 const PLAIN: &[Key] = &[
     key("format", Kind::Integer(0, MOST), "version of the file format; this program reads 1"),
-    key("preset", Kind::Choice(&["exact", "paper", "reference-code"]), "which reading of the paper the defaults follow"),
+    key(
+        "preset",
+        Kind::Choice(&["exact", "paper", "reference-code"]),
+        "which reading of the paper the defaults follow",
+    ),
     key("seed", Kind::Integer(0, i64::MAX), "everything random follows from it"),
     key("chains", Kind::Integer(1, 10_000), "independent chains"),
-    key("data.kind", Kind::Choice(&["example1", "example2", "example3", "table"]), "a simulated example, or your own table"),
-    key("data.variant", Kind::Choice(&["sun", "text", "code"]), "which published formula of Example 1"),
+    key(
+        "data.kind",
+        Kind::Choice(&["example1", "example2", "example3", "table"]),
+        "a simulated example, or your own table",
+    ),
+    key(
+        "data.variant",
+        Kind::Choice(&["sun", "text", "code"]),
+        "which published formula of Example 1",
+    ),
     key("data.columns", Kind::Integer(1, 100_000_000), "inputs of a simulated example"),
     key("data.train_rows", Kind::Integer(10, MOST), "simulated rows to learn from"),
     key("data.validation_rows", Kind::Integer(10, MOST), "simulated rows to choose with"),
@@ -83,37 +115,109 @@ const PLAIN: &[Key] = &[
     key("data.seed", Kind::Integer(0, i64::MAX), "seed of the simulation; `seed` when absent"),
     key("data.path", Kind::Text, "the table: .csv, .tsv or .parquet"),
     key("data.target", Kind::Text, "the column to predict"),
-    key("data.task", Kind::Choice(&["auto", "regression", "classification"]), "what kind of target it is"),
-    key("data.holdout", Kind::NumberAbove(0.0, 0.8), "share of a table's rows kept for the test part"),
-    key("model.hidden", Kind::Integers(1, 1_000_000), "units of each hidden layer; [] is a linear model"),
+    key(
+        "data.task",
+        Kind::Choice(&["auto", "regression", "classification"]),
+        "what kind of target it is",
+    ),
+    key(
+        "data.holdout",
+        Kind::NumberAbove(0.0, 0.8),
+        "share of a table's rows kept for the test part",
+    ),
+    key(
+        "model.hidden",
+        Kind::Integers(1, 1_000_000),
+        "units of each hidden layer; [] is a linear model",
+    ),
     key("model.activation", Kind::Choice(&["relu", "tanh"]), "what hidden units compute"),
-    key("model.noise", Kind::Choice(&["known", "learned"]), "whether the noise of a regression is learned"),
-    key("model.noise_sigma", Kind::NumberAbove(0.0, 1e9), "its standard deviation, or where learning starts"),
-    key("method.kind", Kind::Choice(&["em-mcmc", "sghmc", "cv-adam", "sgd"]), "Algorithm 3, 2, 1, or SGD with momentum"),
+    key(
+        "model.noise",
+        Kind::Choice(&["known", "learned"]),
+        "whether the noise of a regression is learned",
+    ),
+    key(
+        "model.noise_sigma",
+        Kind::NumberAbove(0.0, 1e9),
+        "its standard deviation, or where learning starts",
+    ),
+    key(
+        "method.kind",
+        Kind::Choice(&["em-mcmc", "sghmc", "cv-adam", "sgd"]),
+        "Algorithm 3, 2, 1, or SGD with momentum",
+    ),
     key("method.beta1", Kind::NumberBelow(0.0, 1.0), "β₁, how much of the velocity stays"),
     key("method.beta2", Kind::NumberAbove(0.0, 1e3), "β₂, the factor on the gradient"),
     key("method.momentum", Kind::NumberBelow(0.0, 1.0), "momentum of SGD"),
-    key("method.noise", Kind::Choice(&["exact", "paper"]), "noise of the sampler; `exact` has the temperature k²"),
+    key(
+        "method.noise",
+        Kind::Choice(&["exact", "paper"]),
+        "noise of the sampler; `exact` has the temperature k²",
+    ),
     key("method.rho", Kind::Choice(&["exact", "code", "printed"]), "which form of the ρ update"),
-    key("method.initial_momentum", Kind::Number(0.0, 1e3), "standard deviation of the first velocity"),
-    key("method.clip", Kind::NumberAbove(0.0, 1e30), "largest norm of the data gradient; absent: no limit"),
+    key(
+        "method.initial_momentum",
+        Kind::Number(0.0, 1e3),
+        "standard deviation of the first velocity",
+    ),
+    key(
+        "method.clip",
+        Kind::NumberAbove(0.0, 1e30),
+        "largest norm of the data gradient; absent: no limit",
+    ),
     key("method.alpha", Kind::NumberAbove(0.0, 1e3), "α of Algorithm 1; absent: k l^(3/4)"),
-    key("prior.weight_decay", Kind::Number(0.0, 1e6), "wd = δ/N; of the slab where there is a spike"),
+    key(
+        "prior.weight_decay",
+        Kind::Number(0.0, 1e6),
+        "wd = δ/N; of the slab where there is a spike",
+    ),
     key("prior.spike_decay", Kind::NumberAbove(0.0, 1e6), "wd₀ = δ₀/N of the spike"),
-    key("prior.group", Kind::Choice(&["input", "output", "weight"]), "which weights live and die together"),
-    key("prior.soft_threshold", Kind::NumberAbove(0.0, 1e9), "λ₁ on a group's mean square; or give spike_probability"),
-    key("prior.spike_probability", Kind::NumberAbove(0.0, 0.999_999_999), "P(spike), from which λ₁ is computed"),
+    key(
+        "prior.group",
+        Kind::Choice(&["input", "output", "weight"]),
+        "which weights live and die together",
+    ),
+    key(
+        "prior.soft_threshold",
+        Kind::NumberAbove(0.0, 1e9),
+        "λ₁ on a group's mean square; or give spike_probability",
+    ),
+    key(
+        "prior.spike_probability",
+        Kind::NumberAbove(0.0, 0.999_999_999),
+        "P(spike), from which λ₁ is computed",
+    ),
     key("prune.regrow", Kind::Switch, "false is DFP (never comes back), true is DPF (feedback)"),
-    key("prune.hard_threshold", Kind::NumberAbove(0.0, 1e9), "mean square below which a group is pruned; absent: λ₁"),
-    key("prune.warm_up_epochs", Kind::Integer(0, MOST), "EM and pruning start after this many epochs"),
-    key("prune.freeze_after_epochs", Kind::Integer(0, MOST), "pruning ends here, so that later samples share one mask"),
+    key(
+        "prune.hard_threshold",
+        Kind::NumberAbove(0.0, 1e9),
+        "mean square below which a group is pruned; absent: λ₁",
+    ),
+    key(
+        "prune.warm_up_epochs",
+        Kind::Integer(0, MOST),
+        "EM and pruning start after this many epochs",
+    ),
+    key(
+        "prune.freeze_after_epochs",
+        Kind::Integer(0, MOST),
+        "pruning ends here, so that later samples share one mask",
+    ),
     key("prune.cadence", Kind::Choice(&["epoch", "step"]), "how often EM and pruning run"),
     key("train.epochs", Kind::Integer(1, MOST), "passes over the data"),
     key("train.batch", Kind::Integer(1, 100_000_000), "rows a step"),
     key("train.samples_per_cycle", Kind::Integer(1, 100_000), "snapshots at the end of each cycle"),
-    key("train.record_every_epochs", Kind::Integer(1, MOST), "how often a line goes into the history; absent: about 500 lines"),
+    key(
+        "train.record_every_epochs",
+        Kind::Integer(1, MOST),
+        "how often a line goes into the history; absent: about 500 lines",
+    ),
     key("train.checkpoint_seconds", Kind::NumberAbove(0.0, 1e9), "time between checkpoints"),
-    key("train.checkpoint_steps", Kind::Integer(1, MOST), "steps between checkpoints, besides the time"),
+    key(
+        "train.checkpoint_steps",
+        Kind::Integer(1, MOST),
+        "steps between checkpoints, besides the time",
+    ),
 ];
 
 /// All keys.
@@ -141,10 +245,10 @@ pub fn nearest(name: &str) -> Option<&'static str> {
 impl Kind {
     /// What is allowed, in words.
     pub fn allowed(self) -> String {
-        let words = |list: &[&str]| {
-            list.iter().map(|w| format!("\"{w}\"")).collect::<Vec<_>>().join(", ")
-        };
-        let large = |high: f64| if high >= 1e6 { String::new() } else { format!(" and at most {high}") };
+        let words =
+            |list: &[&str]| list.iter().map(|w| format!("\"{w}\"")).collect::<Vec<_>>().join(", ");
+        let large =
+            |high: f64| if high >= 1e6 { String::new() } else { format!(" and at most {high}") };
         match self {
             Kind::Integer(low, high) if high >= MOST => format!("a whole number from {low} on"),
             Kind::Integer(low, high) => format!("a whole number from {low} to {high}"),
@@ -170,7 +274,9 @@ impl Kind {
             _ => None,
         };
         match self {
-            Kind::Integer(low, high) => value.as_integer().is_some_and(|v| (low..=high).contains(&v)),
+            Kind::Integer(low, high) => {
+                value.as_integer().is_some_and(|v| (low..=high).contains(&v))
+            }
             Kind::Number(low, high) => number().is_some_and(|v| v >= low && v <= high),
             Kind::NumberAbove(low, high) => number().is_some_and(|v| v > low && v <= high),
             Kind::NumberBelow(low, high) => number().is_some_and(|v| v >= low && v < high),

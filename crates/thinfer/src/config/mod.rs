@@ -509,7 +509,8 @@ mod tests {
 
     #[test]
     fn checkpoint_intervals_do_not_change_the_fingerprint() {
-        let print = |set: &str| Config::parse("", &[set.to_owned()]).unwrap().fingerprint().unwrap();
+        let print =
+            |set: &str| Config::parse("", &[set.to_owned()]).unwrap().fingerprint().unwrap();
         assert_eq!(print("train.checkpoint_seconds=5"), print("train.checkpoint_steps=3"));
         assert_ne!(print("seed=1"), print("seed=2"));
     }

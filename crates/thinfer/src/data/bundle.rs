@@ -42,6 +42,8 @@ pub struct Bundle {
     pub notes: Vec<String>,
     /// A number that changes with the data.
     pub fingerprint: u32,
+    /// N, the number of training rows.
+    pub train_rows: usize,
 }
 
 /// How columns and target are encoded, as a run folder keeps it.
@@ -86,9 +88,8 @@ impl Bundle {
         let cells = rows.iter().try_fold(0usize, |sum, r| sum.checked_add(r.checked_mul(columns)?));
         let bytes = cells.and_then(|c| c.checked_mul(4)).map(|b| b as u64);
         check_memory("the simulated data", bytes, available_memory())?;
-        let part = |part: Part, rows: usize| {
-            example.simulate(data.variant, seed, part, rows, columns)
-        };
+        let part =
+            |part: Part, rows: usize| example.simulate(data.variant, seed, part, rows, columns);
         let train = part(Part::Train, data.train_rows)?;
         let names: Vec<String> = (1..=columns).map(|c| format!("x{c}")).collect();
         let classification = example.is_classification();
@@ -104,6 +105,7 @@ impl Bundle {
         };
         Ok(Self {
             fingerprint: fingerprint(&[&train]),
+            train_rows: train.rows(),
             train,
             validation: part(Part::Validation, data.validation_rows)?,
             test: part(Part::Test, data.test_rows)?,
@@ -151,8 +153,9 @@ impl Bundle {
             });
             return Err(Error::table(&table.path, problem));
         }
-        // Says what is wrong with the target before anything is split.
-        learn_target(table, target, task, &usable)?;
+        // Says what is wrong with the target before anything is split. Classes are those of all
+        // rows, so that one that is rare cannot be unknown to the training part.
+        let (whole, _) = learn_target(table, target, task, &usable)?;
         let order = Key::new(seed, 0, Stream::Split).permutation(0, usable.len());
         let count = ((usable.len() as f64 * holdout).round() as usize).clamp(2, usable.len() / 3);
         let mut parts: Vec<Vec<u32>> = [0..count, count..2 * count, 2 * count..usable.len()]
@@ -162,7 +165,11 @@ impl Bundle {
         parts.iter_mut().for_each(|rows| rows.sort_unstable());
         let [test, validation, train] = [&parts[0], &parts[1], &parts[2]];
         let (encoding, column_notes): (Encoding, Notes) = Encoding::learn(table, target, train)?;
-        let (learned, train_targets) = learn_target(table, target, task, train)?;
+        let learned = match whole {
+            Target::Classes { .. } => whole,
+            Target::Number { .. } => Target::number(table, target, train)?,
+        };
+        let train_targets = learned.encode(table, target, train)?;
         let width = encoding.width();
         let make = |rows: &[u32], targets: Vec<f32>| -> Result<Dataset> {
             Ok(Dataset::new(width, 1, encoding.encode(table, rows)?, targets)?)
@@ -175,6 +182,7 @@ impl Bundle {
         };
         Ok(Self {
             fingerprint: fingerprint(&[&train]),
+            train_rows: train.rows(),
             train,
             validation: held_out(validation)?,
             test: held_out(test)?,
@@ -185,6 +193,36 @@ impl Bundle {
             truth: None,
             schema: Schema { target_name: target.to_owned(), encoding, target: learned },
             notes: notes.into_iter().chain(column_notes.lines()).collect(),
+        })
+    }
+
+    /// A bundle with the right shape and no data, for what depends on the shape alone.
+    pub(crate) fn stand_in(
+        schema: &Schema,
+        groups: &[usize],
+        names: &[String],
+        train_rows: usize,
+        fingerprint: u32,
+    ) -> Result<Self> {
+        let columns = groups.len();
+        let empty = Dataset::new(columns, 1, Vec::new(), Vec::new())?;
+        let (task, classes) = match &schema.target {
+            Target::Number { .. } => (Task::Regression, 0),
+            Target::Classes { levels } => (Task::Classification, levels.len()),
+        };
+        Ok(Self {
+            train: empty.clone(),
+            validation: empty.clone(),
+            test: empty,
+            task,
+            classes,
+            groups: groups.to_vec(),
+            names: names.to_vec(),
+            truth: None,
+            schema: schema.clone(),
+            notes: Vec::new(),
+            fingerprint,
+            train_rows,
         })
     }
 

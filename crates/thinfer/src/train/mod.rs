@@ -7,5 +7,6 @@ mod run;
 
 pub use chain::{Chain, ChainSpec, Record, Schedules, Snapshot, live_inputs};
 pub use run::{
-    ChainResult, Observer, Setting, Silent, checkpoint_path, load_results, run_chains, snapshot_path,
+    ChainResult, Observer, Setting, Silent, checkpoint_path, load_results, run_chains,
+    snapshot_path,
 };

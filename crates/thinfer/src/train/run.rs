@@ -227,7 +227,8 @@ fn load_chain(spec: &ChainSpec, folder: &Path, observer: &dyn Observer) -> Resul
             Ok(chain) => {
                 if let Some(error) = damaged {
                     let from = path.display();
-                    observer.notice(&format!("{error}; going on from {from}, step {}", chain.step()));
+                    observer
+                        .notice(&format!("{error}; going on from {from}, step {}", chain.step()));
                 }
                 remove_later_snapshots(&chain, folder);
                 return Ok(Some(chain));
@@ -259,7 +260,10 @@ fn load_snapshot(
     let bytes = fs::read(&path).map_err(|e| Error::file("read", &path, e))?;
     let snapshot = snapshot_from_bytes(network, &path, &bytes)?;
     if snapshot.checksum() != checksum {
-        return Err(Error::store(&path, "the snapshot is damaged (its checksum is wrong); start the run again with --force"));
+        return Err(Error::store(
+            &path,
+            "the snapshot is damaged (its checksum is wrong); start the run again with --force",
+        ));
     }
     Ok(snapshot)
 }

@@ -81,6 +81,11 @@ pub fn learn_target(
 }
 
 impl Target {
+    /// A number, learned from `rows` alone, however few there are.
+    pub fn number(table: &Table, target: &str, rows: &[u32]) -> Result<Self> {
+        learn_number(table, target_column(table, target)?, rows)
+    }
+
     /// The column `target` of `table` at `rows`, in the form this target was learned in. For rows
     /// that were held out, or a new table.
     pub fn encode(&self, table: &Table, target: &str, rows: &[u32]) -> Result<Vec<f32>> {

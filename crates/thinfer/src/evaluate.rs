@@ -1,0 +1,289 @@
+//! What a run is worth: scores on held-out rows, selected variables, size, and what the chains did.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use thinfer_engine::{Dataset, Network};
+
+use crate::data::{Bundle, Task};
+use crate::error::Result;
+use crate::metrics::{self, ReliabilityBin, Selection, Sparsity};
+use crate::posterior::{Posterior, Predictive};
+use crate::train::{ChainResult, Snapshot, live_inputs};
+
+/// The level of predictive intervals in reports.
+pub const LEVEL: f64 = 0.9;
+
+/// Scores of one prediction, in the user's units; `null` where it does not apply.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Scores {
+    /// Posterior samples that were averaged.
+    pub members: usize,
+    /// Mean squared error.
+    pub mse: Option<f64>,
+    /// Share of right classes.
+    pub accuracy: Option<f64>,
+    /// Mean negative log-likelihood of the predictive mixture.
+    pub nll: Option<f64>,
+    /// Share of rows inside their 90 % interval.
+    pub coverage90: Option<f64>,
+    /// Expected calibration error, 15 bins of equal width.
+    pub ece: Option<f64>,
+    /// Brier score.
+    pub brier: Option<f64>,
+}
+
+/// How large the network is and how much of it is left.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Size {
+    /// All parameters.
+    pub parameters: usize,
+    /// Parameters that are not pruned, mean over chains.
+    pub kept: f64,
+    /// Pruned share of all parameters.
+    pub sparsity: Sparsity,
+    /// Pruned share of the weights, without biases.
+    pub weight_sparsity: Sparsity,
+    /// Multiply-adds a row, of the whole network and of what is left.
+    pub multiply_adds: (usize, f64),
+    /// Bytes of the method's own state a weight: weights, velocity, ρ and one byte of masks.
+    pub state_bytes_per_weight: f64,
+}
+
+/// What the chains did.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Behaviour {
+    /// The temperature of the injected noise in the last record, times N: 1 is the posterior.
+    pub effective_temperature_times_n: Option<f64>,
+    /// The temperature asked for, times N.
+    pub temperature_times_n: f64,
+    /// Mean of τ over weights at the end.
+    pub tau_mean: Option<f64>,
+    /// Standard deviation of τ over weights at the end.
+    pub tau_sd: Option<f64>,
+    /// Mean over rows of the standard deviation between members: 0 means the samples are copies.
+    pub disagreement: Option<f64>,
+    /// Steps whose gradient was clipped, all chains together.
+    pub clipped_steps: u64,
+    /// The largest mean loss of an epoch after the first tenth of the run, and that epoch's
+    /// neighbourhood: a chain that left its mode shows here even when it came back.
+    pub largest_loss: f64,
+    /// The mean loss of the last epoch, mean over chains.
+    pub final_loss: f64,
+}
+
+/// Everything `thinfer eval` prints.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Evaluation {
+    /// `regression` or `classification`.
+    pub task: Task,
+    /// Rows of the three parts.
+    pub rows: (usize, usize, usize),
+    /// The posterior: the average of the samples that share their chain's final mask.
+    pub posterior: Scores,
+    /// The average of all samples, masks of all ages.
+    pub all_samples: Scores,
+    /// The last sample of each chain alone, averaged over chains' scores.
+    pub last: Scores,
+    /// The mean (regression) or the majority class (classification) of the training rows.
+    pub baseline: Scores,
+    /// Variables in the final network of more than half of the chains.
+    pub selected: Vec<String>,
+    /// The share of all samples, over chains, whose network reads the variable.
+    pub inclusion: BTreeMap<String, f64>,
+    /// Against the truth, where it is known.
+    pub selection: Option<Selection>,
+    /// Size.
+    pub size: Size,
+    /// Behaviour.
+    pub behaviour: Behaviour,
+}
+
+/// Scores a predictive distribution against the targets of `data`.
+pub fn score(predictive: &Predictive, data: &Dataset, scale: (f64, f64)) -> Scores {
+    let truth = data.targets();
+    let (_, sd) = scale;
+    match predictive {
+        Predictive::Regression { means, sigmas } => {
+            let interval = predictive.interval(LEVEL);
+            Scores {
+                members: means.len(),
+                mse: metrics::mse(&predictive.mean(), truth).map(|m| m * sd * sd),
+                accuracy: None,
+                nll: metrics::gaussian_mixture_nll(means, sigmas, truth).map(|l| l + sd.ln()),
+                coverage90: interval
+                    .and_then(|(low, high)| metrics::interval_coverage(&low, &high, truth)),
+                ece: None,
+                brier: None,
+            }
+        }
+        Predictive::Classes { classes, members } => {
+            let (mean, classes) = (predictive.mean(), *classes);
+            Scores {
+                members: members.len(),
+                mse: None,
+                accuracy: metrics::accuracy_from_probabilities(&mean, classes, truth),
+                nll: metrics::negative_log_likelihood_classes(&mean, classes, truth),
+                coverage90: None,
+                ece: metrics::ece(&mean, classes, truth, metrics::ECE_BINS).map(|c| c.ece),
+                brier: metrics::brier(&mean, classes, truth),
+            }
+        }
+    }
+}
+
+/// The bins of a reliability diagram; classification only.
+pub fn reliability(predictive: &Predictive, data: &Dataset) -> Vec<ReliabilityBin> {
+    let Predictive::Classes { classes, .. } = predictive else { return Vec::new() };
+    let calibration = metrics::ece(&predictive.mean(), *classes, data.targets(), metrics::ECE_BINS);
+    calibration.map(|c| c.bins).unwrap_or_default()
+}
+
+/// What a constant prediction from the training rows is worth on the test rows.
+pub fn baseline(data: &Bundle) -> Scores {
+    let n = data.train.rows() as f64;
+    let rows = data.test.rows();
+    let predictive = match data.task {
+        Task::Regression => {
+            let mean = data.train.targets().iter().map(|y| f64::from(*y)).sum::<f64>() / n;
+            let spread = data.train.targets().iter().map(|y| (f64::from(*y) - mean).powi(2));
+            let sigma = (spread.sum::<f64>() / n).sqrt();
+            Predictive::Regression { means: vec![vec![mean; rows]], sigmas: vec![sigma] }
+        }
+        Task::Classification => {
+            let mut counts = vec![0.0; data.classes];
+            data.train.targets().iter().for_each(|y| counts[*y as usize] += 1.0 / n);
+            let member = (0..rows).flat_map(|_| counts.iter().copied()).collect();
+            Predictive::Classes { classes: data.classes, members: vec![member] }
+        }
+    };
+    Scores { members: 0, ..score(&predictive, &data.test, data.schema.target_scale()) }
+}
+
+/// The variables whose columns a snapshot still reads.
+pub fn live_variables(network: &Network, snapshot: &Snapshot, groups: &[usize]) -> Vec<usize> {
+    let mut variables: Vec<usize> =
+        live_inputs(network, &snapshot.keep).into_iter().map(|c| groups[c]).collect();
+    variables.dedup();
+    variables
+}
+
+/// Evaluates what some chains found.
+pub fn evaluate(network: &Network, data: &Bundle, results: &[ChainResult]) -> Result<Evaluation> {
+    let members: Vec<Snapshot> = results.iter().flat_map(|r| r.snapshots.clone()).collect();
+    let all = Posterior { network: network.clone(), members };
+    let shared = all.sharing_final_mask();
+    let scale = data.schema.target_scale();
+    let predictive = shared.predict(&data.test)?;
+    let last = all.last();
+    let chains = last.members.len() as f64;
+
+    let mut inclusion = vec![0.0; data.names.len()];
+    for member in &all.members {
+        for variable in live_variables(network, member, &data.groups) {
+            inclusion[variable] += 1.0 / all.members.len() as f64;
+        }
+    }
+    let mut votes = vec![0.0; data.names.len()];
+    for member in &last.members {
+        for variable in live_variables(network, member, &data.groups) {
+            votes[variable] += 1.0;
+        }
+    }
+    let selected: Vec<usize> = (0..votes.len()).filter(|&v| votes[v] > chains / 2.0).collect();
+    Ok(Evaluation {
+        task: data.task,
+        rows: (data.train.rows(), data.validation.rows(), data.test.rows()),
+        posterior: score(&predictive, &data.test, scale),
+        all_samples: score(&all.predict(&data.test)?, &data.test, scale),
+        last: mean_scores(&last, data)?,
+        baseline: baseline(data),
+        selection: data.truth.as_ref().map(|truth| Selection::compare(&selected, truth)),
+        selected: selected.iter().map(|&v| data.names[v].clone()).collect(),
+        inclusion: data.names.iter().cloned().zip(inclusion).collect(),
+        size: size(network, &last.members),
+        behaviour: behaviour(results, &predictive, data.train.rows(), scale),
+    })
+}
+
+/// The mean of the scores of single members.
+fn mean_scores(posterior: &Posterior, data: &Bundle) -> Result<Scores> {
+    let mut each = Vec::new();
+    for member in &posterior.members {
+        let one = Posterior { network: posterior.network.clone(), members: vec![member.clone()] };
+        each.push(score(&one.predict(&data.test)?, &data.test, data.schema.target_scale()));
+    }
+    let mean = |value: fn(&Scores) -> Option<f64>| -> Option<f64> {
+        let values: Option<Vec<f64>> = each.iter().map(value).collect();
+        values.filter(|v| !v.is_empty()).map(|v| v.iter().sum::<f64>() / v.len() as f64)
+    };
+    Ok(Scores {
+        members: 1,
+        mse: mean(|s| s.mse),
+        accuracy: mean(|s| s.accuracy),
+        nll: mean(|s| s.nll),
+        coverage90: mean(|s| s.coverage90),
+        ece: mean(|s| s.ece),
+        brier: mean(|s| s.brier),
+    })
+}
+
+fn size(network: &Network, last: &[Snapshot]) -> Size {
+    let parameters = network.params().len();
+    let chains = last.len().max(1);
+    let kept: usize =
+        last.iter().map(|s| s.keep.iter().map(|k| usize::from(*k)).sum::<usize>()).sum();
+    let weights: Vec<_> = network.params().iter().filter(|p| p.role.is_weight()).collect();
+    let total: usize = weights.iter().map(|p| p.len()).sum();
+    let kept_weights: usize = last
+        .iter()
+        .flat_map(|s| weights.iter().map(|p| &s.keep[p.range()]))
+        .map(|keep| keep.iter().map(|k| usize::from(*k)).sum::<usize>())
+        .sum();
+    let macs = network.multiply_adds();
+    Size {
+        parameters,
+        kept: kept as f64 / chains as f64,
+        sparsity: Sparsity::of_counts(parameters * chains - kept, parameters * chains),
+        weight_sparsity: Sparsity::of_counts(total * chains - kept_weights, total * chains),
+        multiply_adds: (macs, kept_weights as f64 / chains as f64),
+        state_bytes_per_weight: 13.0,
+    }
+}
+
+fn behaviour(
+    results: &[ChainResult],
+    predictive: &Predictive,
+    n: usize,
+    scale: (f64, f64),
+) -> Behaviour {
+    let n = n as f64;
+    let last: Vec<_> = results.iter().filter_map(|r| r.records.last()).collect();
+    let count = last.len().max(1) as f64;
+    let mean = |value: fn(&crate::train::Record) -> Option<f64>| -> Option<f64> {
+        let values: Option<Vec<f64>> = last.iter().map(|r| value(r)).collect();
+        values.filter(|v| !v.is_empty()).map(|v| v.iter().sum::<f64>() / v.len() as f64)
+    };
+    let largest = results
+        .iter()
+        .flat_map(|r| {
+            let end = r.records.last().map_or(0, |record| record.epoch);
+            r.records.iter().filter(move |record| record.epoch * 10 > end)
+        })
+        .map(|record| record.largest_loss)
+        .fold(0.0, f64::max);
+    let disagreement = match predictive {
+        Predictive::Regression { means, .. } => metrics::disagreement(means).map(|d| d * scale.1),
+        Predictive::Classes { members, .. } => metrics::disagreement(members),
+    };
+    Behaviour {
+        effective_temperature_times_n: mean(|r| r.effective_temperature).map(|t| t * n),
+        temperature_times_n: last.iter().map(|r| r.temperature).sum::<f64>() / count * n,
+        tau_mean: mean(|r| r.tau_mean),
+        tau_sd: mean(|r| r.tau_sd),
+        disagreement,
+        clipped_steps: results.iter().flat_map(|r| &r.records).map(|r| r.clipped_steps).sum(),
+        largest_loss: largest,
+        final_loss: last.iter().map(|r| r.loss).sum::<f64>() / count,
+    }
+}

@@ -1,0 +1,302 @@
+//! A run in a folder: made, trained, gone on with, and opened again.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+use thinfer_engine::Network;
+
+use crate::config::Config;
+use crate::data::table::{available_memory, check_memory};
+use crate::data::{Bundle, Schema};
+use crate::error::{Error, Result};
+use crate::experiment::{build_network, chain_specs};
+use crate::posterior::Posterior;
+use crate::train::container::write_whole;
+use crate::train::{ChainResult, ChainSpec, Observer, Setting, load_results, run_chains};
+
+/// What to do when the folder is already there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Refuse.
+    New,
+    /// Go on with the run in it.
+    Resume,
+    /// Replace the run in it.
+    Force,
+}
+
+/// What a run folder says about itself (`run.json`).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RunInfo {
+    /// The version of the program.
+    pub thinfer: String,
+    /// The resolved configuration.
+    pub config: Config,
+    /// The network.
+    pub network: Network,
+    /// How inputs and target are encoded.
+    pub schema: Schema,
+    /// The variable that each input column belongs to.
+    pub groups: Vec<usize>,
+    /// The names of the variables.
+    pub names: Vec<String>,
+    /// Rows of the three parts.
+    pub rows: (usize, usize, usize),
+    /// A number that changes with the training data.
+    pub data_fingerprint: u32,
+    /// Cores of the machine.
+    pub cores: usize,
+    /// Operating system and processor family.
+    pub platform: String,
+    /// What the user should know about the data.
+    pub notes: Vec<String>,
+}
+
+/// A finished or reopened run.
+pub struct Run {
+    /// What it says about itself.
+    pub info: RunInfo,
+    /// Its data.
+    pub data: Bundle,
+    /// What its chains found.
+    pub results: Vec<ChainResult>,
+    /// How long this call trained.
+    pub seconds: f64,
+}
+
+/// Files and folders that belong to a run; nothing else in its folder is ever touched.
+const OWN_FILES: [&str; 5] =
+    ["config.toml", "run.json", "evaluation.json", "history.csv", "report.html"];
+
+/// How to run.
+pub struct Control<'a> {
+    /// Set by the user to stop after the current step.
+    pub stop: &'a AtomicBool,
+    /// Who is told.
+    pub observer: &'a dyn Observer,
+}
+
+/// Trains what a configuration asks for, in a folder.
+pub fn train(config: &Config, folder: &Path, mode: Mode, control: &Control<'_>) -> Result<Run> {
+    let going_on = prepare(folder, mode)?;
+    let data = Bundle::load(config)?;
+    data.notes.iter().for_each(|note| control.observer.notice(note));
+    let specs = chain_specs(config, &data)?;
+    check_plan(&specs, config)?;
+    let info = describe(config, &data)?;
+    if going_on {
+        let before = read_info(folder)?;
+        if before.config.fingerprint()? != config.fingerprint()? {
+            return Err(Error::store(
+                folder,
+                "the run was started with other settings; resume it with the same ones (its config.toml has them), or start again with --force",
+            ));
+        }
+        if before.data_fingerprint != info.data_fingerprint {
+            return Err(Error::store(
+                folder,
+                "the training data changed since the run was started; restore it, or start again with --force",
+            ));
+        }
+    } else {
+        fs::create_dir_all(folder).map_err(|e| Error::file("create", folder, e))?;
+        write_whole(&folder.join("config.toml"), config.to_toml()?.as_bytes())?;
+        write_whole(&folder.join("run.json"), &to_json(&info)?)?;
+    }
+    let started = Instant::now();
+    let setting = Setting {
+        folder: Some(folder),
+        resume: going_on,
+        checkpoint_every: Duration::from_secs_f64(config.train.checkpoint_seconds),
+        checkpoint_steps: config.train.checkpoint_steps,
+        stop: control.stop,
+        observer: control.observer,
+        threads: 0,
+    };
+    let results = run_chains(specs, &data.train, &setting)?;
+    write_whole(&folder.join("history.csv"), history_csv(&results).as_bytes())?;
+    Ok(Run { info, data, results, seconds: started.elapsed().as_secs_f64() })
+}
+
+/// Opens a run to look at it; what it has so far is enough.
+pub fn open(folder: &Path, observer: &dyn Observer) -> Result<Run> {
+    let info = read_info(folder)?;
+    let data = Bundle::load(&info.config)?;
+    if data.fingerprint != info.data_fingerprint {
+        return Err(Error::store(
+            folder,
+            "the data that the run was trained on has changed; restore it to look at this run",
+        ));
+    }
+    let results = load_results(chain_specs(&info.config, &data)?, folder, observer)?;
+    Ok(Run { info, data, results, seconds: 0.0 })
+}
+
+/// Opens only the posterior of a run: its training data is not needed.
+pub fn open_posterior(folder: &Path, observer: &dyn Observer) -> Result<(RunInfo, Posterior)> {
+    let info = read_info(folder)?;
+    let specs = bare_specs(&info)?;
+    let results = load_results(specs, folder, observer)?;
+    let members = results.into_iter().flat_map(|r| r.snapshots).collect();
+    let posterior = Posterior { network: info.network.clone(), members };
+    Ok((info, posterior))
+}
+
+/// Chains that can be loaded but not trained, made without the data.
+fn bare_specs(info: &RunInfo) -> Result<Vec<ChainSpec>> {
+    let data = Bundle::stand_in(
+        &info.schema,
+        &info.groups,
+        &info.names,
+        info.rows.0,
+        info.data_fingerprint,
+    )?;
+    chain_specs(&info.config, &data)
+}
+
+/// Decides about a folder; true when a run in it goes on.
+fn prepare(folder: &Path, mode: Mode) -> Result<bool> {
+    let is_run = folder.join("run.json").exists();
+    let occupied = fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_some());
+    match mode {
+        Mode::Resume if is_run => Ok(true),
+        Mode::New if is_run => Err(Error::RunExists(folder.to_owned())),
+        Mode::Force if is_run => remove_run(folder).map(|()| false),
+        _ if occupied => Err(Error::store(
+            folder,
+            "the folder is not empty and holds no run; choose another one with --out",
+        )),
+        _ => Ok(false),
+    }
+}
+
+fn remove_run(folder: &Path) -> Result<()> {
+    let remove = |path: PathBuf| match fs::remove_file(&path) {
+        Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(Error::file("remove", &path, e)),
+        _ => Ok(()),
+    };
+    let list = |path: &Path| -> Vec<PathBuf> {
+        let entries = fs::read_dir(path).into_iter().flatten().flatten();
+        entries.map(|entry| entry.path()).collect()
+    };
+    let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    for chain in list(folder).into_iter().filter(|p| p.is_dir() && name(p).starts_with("chain-")) {
+        for file in list(&chain) {
+            let file_name = name(&file);
+            if file_name.starts_with("checkpoint") || file_name.starts_with("snapshot-") {
+                remove(file)?;
+            }
+        }
+        // Stays where the user put something into it.
+        let _ = fs::remove_dir(&chain);
+    }
+    // run.json last: until then an interrupted removal is still recognised as a run.
+    for own in OWN_FILES.iter().filter(|own| **own != "run.json").chain(&["run.json"]) {
+        remove(folder.join(own))?;
+    }
+    Ok(())
+}
+
+/// The memory plan: stops before the run where it does not fit.
+fn check_plan(specs: &[ChainSpec], config: &Config) -> Result<()> {
+    let Some(spec) = specs.first() else { return Ok(()) };
+    let weights = spec.network.params().len() as u64;
+    // Weights, two state buffers, gradient, forward copy, masks; every snapshot once more with its
+    // mask; and the plan's lanes.
+    let snapshots = spec.sample_epochs.len() as u64;
+    let chain = weights.checked_mul(21 + 5 * snapshots + 4 * 16);
+    let bytes = chain.and_then(|c| c.checked_mul(config.chains as u64));
+    let what = format!(
+        "a run of {} chains, {weights} weights and {snapshots} snapshots a chain",
+        config.chains
+    );
+    check_memory(&what, bytes, available_memory())
+}
+
+fn describe(config: &Config, data: &Bundle) -> Result<RunInfo> {
+    Ok(RunInfo {
+        thinfer: env!("CARGO_PKG_VERSION").to_owned(),
+        config: config.clone(),
+        network: build_network(config, data)?,
+        schema: data.schema.clone(),
+        groups: data.groups.clone(),
+        names: data.names.clone(),
+        rows: (data.train.rows(), data.validation.rows(), data.test.rows()),
+        data_fingerprint: data.fingerprint,
+        cores: std::thread::available_parallelism().map_or(1, usize::from),
+        platform: format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
+        notes: data.notes.clone(),
+    })
+}
+
+/// Reads `run.json`.
+pub fn read_info(folder: &Path) -> Result<RunInfo> {
+    let path = folder.join("run.json");
+    let text = fs::read_to_string(&path).map_err(|source| {
+        if source.kind() == std::io::ErrorKind::NotFound {
+            Error::store(folder, "is not a run folder (it has no run.json); give the folder that `thinfer train` wrote")
+        } else {
+            Error::file("read", &path, source)
+        }
+    })?;
+    serde_json::from_str(&text).map_err(|e| {
+        Error::store(
+            &path,
+            format!("cannot be read: {e}; it may come from another version of thinfer"),
+        )
+    })
+}
+
+fn to_json<T: Serialize>(value: &T) -> Result<Vec<u8>> {
+    serde_json::to_vec_pretty(value).map_err(|e| Error::Data(format!("could not be written: {e}")))
+}
+
+/// Writes a value as JSON, whole or not at all.
+pub fn write_json<T: Serialize>(path: &Path, value: &T) -> Result<()> {
+    write_whole(path, &to_json(value)?)
+}
+
+/// Writes text, whole or not at all.
+pub fn write_text(path: &Path, text: &str) -> Result<()> {
+    write_whole(path, text.as_bytes())
+}
+
+/// The history of all chains as one table.
+fn history_csv(results: &[ChainResult]) -> String {
+    let mut text = String::from(
+        "chain,epoch,loss,step_size,temperature,effective_temperature,tau_mean,tau_sd,spike_share,pruned_share,live_inputs,largest_loss,clipped_steps\n",
+    );
+    let cell = |value: Option<f64>| value.map_or(String::new(), |v| v.to_string());
+    for result in results {
+        for r in &result.records {
+            text.push_str(&format!(
+                "{},{},{},{},{},{},{},{},{},{},{},{},{}\n",
+                result.chain,
+                r.epoch,
+                r.loss,
+                r.step_size,
+                r.temperature,
+                cell(r.effective_temperature),
+                cell(r.tau_mean),
+                cell(r.tau_sd),
+                r.spike_share,
+                r.pruned_share,
+                r.live_inputs,
+                r.largest_loss,
+                r.clipped_steps
+            ));
+        }
+    }
+    text
+}
+
+impl Run {
+    /// The posterior: samples that share their chain's final mask.
+    pub fn posterior(&self) -> Posterior {
+        let members = self.results.iter().flat_map(|r| r.snapshots.clone()).collect();
+        Posterior { network: self.info.network.clone(), members }.sharing_final_mask()
+    }
+}
