@@ -214,7 +214,7 @@ pub fn snapshot_from_bytes(network: &Network, path: &Path, bytes: &[u8]) -> Resu
         Error::store(
             path,
             format!(
-                "the snapshot cannot be used ({what}); delete it and continue the run with --resume, which takes it again"
+                "the snapshot cannot be used ({what}); start the run again with --force"
             ),
         )
     };

@@ -103,8 +103,9 @@ pub fn train(config: &Config, folder: &Path, mode: Mode, control: &Control<'_>) 
         }
     } else {
         fs::create_dir_all(folder).map_err(|e| Error::file("create", folder, e))?;
-        write_whole(&folder.join("config.toml"), config.to_toml()?.as_bytes())?;
+        // run.json first: it is what makes the folder a run, should the next line not be reached.
         write_whole(&folder.join("run.json"), &to_json(&info)?)?;
+        write_whole(&folder.join("config.toml"), config.to_toml()?.as_bytes())?;
     }
     let started = Instant::now();
     let setting = Setting {
@@ -142,7 +143,7 @@ pub fn open_posterior(folder: &Path, observer: &dyn Observer) -> Result<(RunInfo
     let results = load_results(specs, folder, observer)?;
     let members = results.into_iter().flat_map(|r| r.snapshots).collect();
     let posterior = Posterior { network: info.network.clone(), members };
-    Ok((info, posterior))
+    Ok((info, posterior.sharing_final_mask()))
 }
 
 /// Chains that can be loaded but not trained, made without the data.

@@ -196,7 +196,7 @@ const PLAIN: &[Key] = &[
     key(
         "prune.warm_up_epochs",
         Kind::Integer(0, MOST),
-        "EM and pruning start after this many epochs",
+        "EM and pruning run in the epochs after this one, counted from 0",
     ),
     key(
         "prune.freeze_after_epochs",

@@ -16,7 +16,7 @@ use crate::prune::ALIVE;
 /// |---|---|---|---|---|
 /// | `beta1` | β₁ | 0.1 | [0, 1) | oscillates |
 /// | `beta2` | β₂ | 1 | > 0 | unstable |
-/// | `weight_decay` | wd = δ/N | 5e-4 | ≥ 0 | underfits |
+/// | `weight_decay` | wd = δ/N | 2e-4 | ≥ 0 | underfits |
 /// | `alpha` | α | k l^{3/4} | > 0 | too much noise in the forward pass |
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CvAdam {

@@ -28,7 +28,7 @@ pub enum Cadence {
 /// |---|---|---|---|
 /// | `spike_decay` | wd₀ = δ₀/N | > wd₁ | removes real effects |
 /// | `soft_threshold` | λ₁ | > 0 | everything is in the spike |
-/// | `hard_threshold` | λ₂ | > 0 | prunes real effects |
+/// | `hard_threshold` | λ_h | > 0 | prunes real effects |
 /// | `warm_up_epochs` | | ≥ 0 | prunes late or never |
 #[derive(Clone, Debug, PartialEq)]
 pub struct EmMcmc {

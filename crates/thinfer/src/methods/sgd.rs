@@ -13,7 +13,7 @@ use crate::prune::ALIVE;
 /// | name | symbol | default | range | too large |
 /// |---|---|---|---|---|
 /// | `momentum` | β | 0.9 | [0, 1) | oscillates |
-/// | `weight_decay` | wd | 5e-4 | ≥ 0 | underfits |
+/// | `weight_decay` | wd | 2e-4 | ≥ 0 | underfits |
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sgd {
     /// β

@@ -44,7 +44,7 @@ pub enum RhoRule {
 /// |---|---|---|---|---|
 /// | `beta1` | β₁ | 0.1 | [0, 1) | oscillates |
 /// | `beta2` | β₂ | 1 | > 0 | unstable |
-/// | `weight_decay` | wd = δ/N | 5e-4 | ≥ 0 | underfits |
+/// | `weight_decay` | wd = δ/N | 2e-4 | ≥ 0 | underfits |
 /// | `clip` | | none | > 0 | no effect |
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sghmc {

@@ -98,8 +98,8 @@ pub(crate) fn decode<T: DeserializeOwned>(path: &Path, bytes: &[u8]) -> Result<C
     }
     let header: Header<T> = serde_json::from_slice(header)
         .map_err(|e| Error::store(path, format!("the header cannot be read: {e}")))?;
-    let total: u64 = header.sections.iter().map(|(_, n)| *n).sum();
-    if total != payload.len() as u64 {
+    let total = header.sections.iter().try_fold(0u64, |sum, (_, n)| sum.checked_add(*n));
+    if total != Some(payload.len() as u64) {
         return Err(damaged("its sections do not add up"));
     }
     let mut rest = payload;

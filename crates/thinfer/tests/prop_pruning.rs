@@ -1,0 +1,160 @@
+//! Properties of masks and of the parts of a network that pruning leaves.
+
+use proptest::prelude::*;
+use thinfer::config::{Activation, Config};
+use thinfer::data::Bundle;
+use thinfer::experiment::chain_specs;
+use thinfer::model::mlp;
+use thinfer::prune::{ALIVE, Grouping, Groups, KEEP, SoftThreshold, em_step, l2_prune};
+use thinfer::train::Chain;
+use thinfer_engine::noise::{Key, Stream};
+use thinfer_engine::{Dataset, Loss, Param, Plan, Role, elementary};
+
+fn random(n: usize, seed: u64, scale: f32) -> Vec<f32> {
+    let mut values = vec![0.0; n];
+    Key::new(seed, 0, Stream::Initial).normals(0, 0, &mut values);
+    values.iter_mut().for_each(|v| *v *= scale);
+    values
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Without regrowth the mask only loses; with it the mask is a function of the weights alone.
+    #[test]
+    fn masks_shrink_without_regrowth(
+        out in 1usize..6, inputs in 1usize..9, seed in 0u64..1000, threshold in 0.01f64..2.0,
+        which in 0usize..3,
+    ) {
+        let param =
+            Param { name: "w".into(), shape: vec![out, inputs], role: Role::LinearWeight, offset: 0 };
+        let grouping = [Grouping::Input, Grouping::Output, Grouping::Weight][which];
+        let groups = Groups::new(&param, grouping);
+        let mut marks = vec![ALIVE; out * inputs];
+        for round in 0..4 {
+            let weights = random(out * inputs, seed + round, 1.0);
+            let before = marks.clone();
+            l2_prune(&groups, &weights, threshold, false, &mut marks);
+            for (b, a) in before.iter().zip(&marks) {
+                prop_assert!(b & KEEP != 0 || a & KEEP == 0, "a weight came back");
+            }
+            let mut regrown = marks.clone();
+            l2_prune(&groups, &weights, threshold, true, &mut regrown);
+            let mut fresh = vec![ALIVE; out * inputs];
+            l2_prune(&groups, &weights, threshold, true, &mut fresh);
+            em_step(&groups, &weights, SoftThreshold::Given(threshold), &mut fresh);
+            em_step(&groups, &weights, SoftThreshold::Given(threshold), &mut regrown);
+            prop_assert_eq!(&regrown, &fresh);
+            // With one threshold for both rules the two masks agree.
+            prop_assert!(fresh.iter().all(|m| *m == ALIVE || *m == 0));
+        }
+    }
+
+    /// Dropping input columns whose weights are all zero changes neither output nor gradient.
+    #[test]
+    fn a_network_without_dead_inputs_is_the_same_function(
+        inputs in 2usize..12, hidden in 1usize..7, seed in 0u64..1000, dead in 0u64..4096,
+        tanh in any::<bool>(), rows in 1usize..80,
+    ) {
+        let keep: Vec<usize> = (0..inputs).filter(|i| dead >> i & 1 == 0).collect();
+        prop_assume!(!keep.is_empty());
+        let activation = if tanh { Activation::Tanh } else { Activation::Relu };
+        let network = mlp(inputs, &[hidden, 3], activation, 1, Loss::gaussian(1.0)).unwrap();
+        let mut weights = random(network.params().len(), seed, 0.6);
+        let first = network.first_weight().unwrap();
+        for (at, w) in weights[first.range()].iter_mut().enumerate() {
+            if !keep.contains(&(at % inputs)) {
+                *w = 0.0;
+            }
+        }
+        let data =
+            Dataset::new(inputs, 1, random(rows * inputs, seed + 1, 1.0), random(rows, seed + 2, 1.0))
+                .unwrap();
+        let order: Vec<u32> = (0..rows as u32).collect();
+        let (small, map) = network.with_inputs(&keep).unwrap();
+        let small_weights: Vec<f32> = map.iter().map(|&i| weights[i as usize]).collect();
+        let (mut g, mut small_g) = (vec![0.0; weights.len()], vec![0.0; map.len()]);
+        let loss = Plan::new(&network, rows).unwrap().gradient_at(&weights, &data, &order, &mut g).unwrap();
+        let small_loss = Plan::new(&small, rows)
+            .unwrap()
+            .gradient_at(&small_weights, &data.take_columns(&keep), &order, &mut small_g)
+            .unwrap();
+        prop_assert!((loss - small_loss).abs() < 1e-5 * (1.0 + loss.abs()));
+        for (&i, value) in map.iter().zip(&small_g) {
+            prop_assert!((g[i as usize] - value).abs() < 1e-5 * (1.0 + value.abs()));
+        }
+    }
+
+    /// τ stays inside (0, 1), masks only lose under DFP, and pruned weights are exactly zero.
+    #[test]
+    fn a_whole_run_keeps_its_invariants(seed in 0u64..50, regrow in any::<bool>()) {
+        let overrides = [
+            format!("seed={seed}"),
+            format!("prune.regrow={regrow}"),
+            "data.columns=10".into(), "data.train_rows=80".into(), "data.test_rows=10".into(),
+            "data.validation_rows=10".into(), "train.batch=40".into(), "train.epochs=10".into(),
+            "schedule.step_size.cycles=2".into(), "schedule.eta.value=2.0".into(),
+            "prune.warm_up_epochs=1".into(), "prune.hard_threshold=0.05".into(),
+            "prior.soft_threshold=0.1".into(),
+        ];
+        let config = Config::parse("", &overrides).unwrap();
+        let data = Bundle::load(&config).unwrap();
+        let mut chain = Chain::start(chain_specs(&config, &data).unwrap().swap_remove(0)).unwrap();
+        let mut before = chain.arena().marks().to_vec();
+        while !chain.is_done() {
+            chain.advance(&data.train).unwrap();
+            let arena = chain.arena();
+            let inside = |rho: &f32| (0.0..1.0).contains(&elementary::sigmoid(*rho));
+            let all_inside = arena.state(1).iter().all(inside);
+            prop_assert!(all_inside, "tau left (0, 1)");
+            for i in 0..arena.len() {
+                if arena.marks()[i] & KEEP == 0 {
+                    prop_assert!(regrow || arena.weights()[i] == 0.0);
+                    prop_assert!(arena.forward()[i] == 0.0 || regrow);
+                }
+                prop_assert!(regrow || before[i] & KEEP != 0 || arena.marks()[i] & KEEP == 0);
+            }
+            before = arena.marks().to_vec();
+        }
+        for sample in chain.snapshots() {
+            for (w, k) in sample.weights.iter().zip(&sample.keep) {
+                prop_assert!(*k == 1 || *w == 0.0);
+            }
+        }
+    }
+}
+
+/// With feedback a pruned input comes back when its dense weights grow; without it never.
+#[test]
+fn dpf_regrows_and_dfp_does_not() {
+    let returns = |regrow: bool| {
+        let overrides: Vec<String> = [
+            format!("prune.regrow={regrow}"),
+            "data.columns=10".into(),
+            "data.train_rows=400".into(),
+            "data.test_rows=10".into(),
+            "data.validation_rows=10".into(),
+            "train.batch=100".into(),
+            "train.epochs=120".into(),
+            "schedule.step_size.value=0.1".into(),
+            "schedule.step_size.cycles=1".into(),
+            "prune.warm_up_epochs=0".into(),
+            "prune.hard_threshold=0.05".into(),
+            "prior.spike_decay=0.001".into(),
+        ]
+        .to_vec();
+        let config = Config::parse("", &overrides).unwrap();
+        let data = Bundle::load(&config).unwrap();
+        let mut chain = Chain::start(chain_specs(&config, &data).unwrap().swap_remove(0)).unwrap();
+        let (mut count, mut before) = (0, chain.arena().marks().to_vec());
+        while !chain.is_done() {
+            chain.advance(&data.train).unwrap();
+            let now = chain.arena().marks();
+            count += before.iter().zip(now).filter(|(b, n)| *b & KEEP == 0 && *n & KEEP != 0).count();
+            before = now.to_vec();
+        }
+        count
+    };
+    assert!(returns(true) > 0);
+    assert_eq!(returns(false), 0);
+}

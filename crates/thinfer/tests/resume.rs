@@ -1,0 +1,163 @@
+//! A run that stops anywhere and starts again must not be able to tell.
+
+use std::path::Path;
+
+use thinfer::config::Config;
+use thinfer::data::Bundle;
+use thinfer::experiment::chain_specs;
+use thinfer::train::{Chain, ChainSpec, Snapshot};
+
+fn spec(settings: &[&str]) -> (ChainSpec, Bundle) {
+    let small = [
+        "data.columns=12",
+        "data.train_rows=90",
+        "data.validation_rows=10",
+        "data.test_rows=10",
+        "train.batch=40",
+        "train.epochs=8",
+        "train.samples_per_cycle=2",
+        "schedule.step_size.cycles=2",
+        "schedule.eta.value=50.0",
+        "prune.warm_up_epochs=1",
+        "prune.hard_threshold=0.03",
+        "prior.soft_threshold=0.05",
+        "prior.spike_decay=0.5",
+    ];
+    let overrides: Vec<String> = small.iter().chain(settings).map(|s| (*s).to_owned()).collect();
+    let config = Config::parse("", &overrides).unwrap();
+    let data = Bundle::load(&config).unwrap();
+    (chain_specs(&config, &data).unwrap().swap_remove(0), data)
+}
+
+fn finish(mut chain: Chain, data: &Bundle) -> (Vec<u8>, Vec<Snapshot>) {
+    while !chain.is_done() {
+        chain.advance(&data.train).unwrap();
+    }
+    (chain.to_bytes().unwrap(), chain.snapshots().to_vec())
+}
+
+/// Cuts at every step; weights, state, masks, history and samples must have the same bits.
+fn assert_resumes(settings: &[&str]) {
+    let (spec, data) = spec(settings);
+    let (whole, samples) = finish(Chain::start(spec.clone()).unwrap(), &data);
+    assert_eq!(samples.len(), 4);
+    for cut in 0..spec.clock.total_steps() {
+        let mut chain = Chain::start(spec.clone()).unwrap();
+        while chain.step() < cut {
+            chain.advance(&data.train).unwrap();
+        }
+        let bytes = chain.to_bytes().unwrap();
+        let so_far = chain.snapshots().to_vec();
+        let again = Chain::from_bytes(spec.clone(), Path::new("memory"), &bytes, |listed| {
+            assert_eq!(listed.len(), so_far.len());
+            Ok(so_far)
+        })
+        .unwrap();
+        let (resumed, resumed_samples) = finish(again, &data);
+        assert!(whole == resumed, "{settings:?}: state differs after a cut at step {cut}");
+        assert!(samples == resumed_samples, "{settings:?}: samples differ, cut at step {cut}");
+    }
+}
+
+#[test]
+fn dfp_resumes_to_the_same_bits() {
+    assert_resumes(&["prune.regrow=false"]);
+    assert_resumes(&["prune.regrow=false", "prune.cadence=step"]);
+}
+
+#[test]
+fn dpf_resumes_to_the_same_bits() {
+    assert_resumes(&["prune.regrow=true"]);
+}
+
+#[test]
+fn presets_resume_to_the_same_bits() {
+    assert_resumes(&["preset=paper"]);
+    assert_resumes(&["preset=reference-code"]);
+}
+
+#[test]
+fn algorithm_2_resumes_to_the_same_bits() {
+    assert_resumes(&["method.kind=sghmc", "method.clip=0.5"]);
+    assert_resumes(&["method.kind=sghmc", "model.noise=learned", "method.noise=paper"]);
+}
+
+#[test]
+fn algorithm_1_resumes_to_the_same_bits() {
+    assert_resumes(&["method.kind=cv-adam"]);
+    assert_resumes(&["method.kind=cv-adam", "method.alpha=0.05"]);
+}
+
+#[test]
+fn sgd_resumes_to_the_same_bits() {
+    assert_resumes(&["method.kind=sgd"]);
+}
+
+#[test]
+fn schedules_resume_to_the_same_bits() {
+    assert_resumes(&[
+        "schedule.temperature.warm_up_epochs=3",
+        "schedule.eta.shape=steps",
+        "schedule.eta.at_epochs=[2, 5]",
+        "schedule.weight_decay.shape=cyclical",
+        "schedule.weight_decay.cycles=2",
+    ]);
+}
+
+#[test]
+fn the_runs_above_prune_and_differ_between_presets() {
+    let run = |settings: &[&str]| {
+        let (spec, data) = spec(settings);
+        finish(Chain::start(spec).unwrap(), &data)
+    };
+    let (exact, samples) = run(&[]);
+    let pruned = samples[3].keep.iter().filter(|k| **k == 0).count();
+    assert!(pruned > 0, "the resume tests must cross a pruning step");
+    let (paper, _) = run(&["preset=paper"]);
+    let (code, _) = run(&["preset=reference-code"]);
+    assert!(exact != paper && exact != code && paper != code);
+}
+
+#[test]
+fn a_checkpoint_of_another_configuration_is_refused() {
+    let (spec, _) = spec(&[]);
+    let bytes = Chain::start(spec.clone()).unwrap().to_bytes().unwrap();
+    let other = ChainSpec { fingerprint: spec.fingerprint ^ 1, ..spec };
+    let error = Chain::from_bytes(other, Path::new("c"), &bytes, |_| Ok(Vec::new()));
+    let error = error.err().unwrap().to_string();
+    assert!(error.contains("another configuration"), "{error}");
+}
+
+/// Chains do not share anything, so running them side by side changes no bit, whatever the number
+/// of threads.
+#[test]
+fn threads_do_not_change_results() {
+    use std::sync::atomic::AtomicBool;
+    use thinfer::train::{Setting, Silent, run_chains};
+    let overrides: Vec<String> =
+        ["data.columns=30", "data.train_rows=500", "train.epochs=6", "train.batch=200", "chains=3", "schedule.step_size.cycles=2"]
+            .map(str::to_owned)
+            .to_vec();
+    let config = Config::parse("", &overrides).unwrap();
+    let data = Bundle::load(&config).unwrap();
+    let stop = AtomicBool::new(false);
+    let run = |threads: usize| {
+        let setting = Setting {
+            folder: None,
+            resume: false,
+            checkpoint_every: std::time::Duration::MAX,
+            checkpoint_steps: None,
+            stop: &stop,
+            observer: &Silent,
+            threads,
+        };
+        let specs = chain_specs(&config, &data).unwrap();
+        let results = run_chains(specs, &data.train, &setting).unwrap();
+        results.into_iter().map(|r| r.snapshots).collect::<Vec<_>>()
+    };
+    let one = run(1);
+    assert_ne!(one[0][0].weights, one[1][0].weights, "chains are different chains");
+    for threads in [2, 3, 8] {
+        assert_eq!(one, run(threads), "{threads} threads");
+    }
+}
