@@ -44,5 +44,5 @@ pub use error::EngineError;
 pub use network::{Network, NetworkBuilder, Node, NodeId, Op, Shape};
 pub use ops::loss::{Loss, Scale};
 pub use param::{Param, ParamTable, Role};
-pub use plan::{BLOCK_ROWS, Plan};
+pub use plan::Plan;
 pub use vectorize::vectorize;

@@ -7,10 +7,10 @@ use crate::network::{Network, NodeId, Op};
 use crate::ops::{add, linear, loss, relu, tanh};
 use crate::real::Real;
 
-/// Rows that go through the whole network, forward and backward, before the next ones: with
-/// 1,000 inputs a block is 128 KB and stays in the second-level cache, so inputs are read from
-/// memory once a step.
-pub const BLOCK_ROWS: usize = 32;
+/// Values in the widest activation of a block of rows. A block goes through the whole network,
+/// forward and backward, before the next one: at 128 KB it stays in the second-level cache, so
+/// inputs are read from memory once a step.
+const BLOCK_VALUES: usize = 32 << 10;
 /// Gradients are summed in at most this many lanes, whatever the number of threads.
 const MOST_LANES: usize = 16;
 /// All lanes together hold at most this many bytes of gradient.
@@ -18,8 +18,8 @@ const LANE_BYTES: usize = 64 << 20;
 
 /// A network compiled for a largest batch: buffers are planned once, and a step allocates nothing.
 ///
-/// No operation here couples two rows, so a batch is cut into blocks of [`BLOCK_ROWS`] rows, and
-/// blocks are dealt to lanes. How many lanes there are depends on the network and the batch alone,
+/// No operation here couples two rows, so a batch is cut into blocks of rows, and blocks are dealt
+/// to lanes. How many lanes there are depends on the network and the batch alone,
 /// and lanes are summed in order: the result has the same bits for any number of threads.
 pub struct Plan {
     exec: Exec<f32>,
@@ -129,6 +129,7 @@ impl Plan {
 /// The arithmetic of a plan, in `f32` to run and in `f64` to check gradients.
 pub(crate) struct Exec<T> {
     pub(crate) network: Network,
+    block_rows: usize,
     lanes: Vec<Lane<T>>,
 }
 
@@ -151,7 +152,8 @@ impl<T> Lane<T> {
 impl<T: Real> Exec<T> {
     pub(crate) fn new(network: &Network, most_rows: usize) -> Self {
         let lanes = lane_count(network, most_rows);
-        let block = BLOCK_ROWS.min(most_rows.max(1));
+        let block_rows = block_rows(network);
+        let block = block_rows.min(most_rows.max(1));
         let buffers = |skip_input: bool| -> Vec<Vec<T>> {
             let len = |i: usize, n: usize| if skip_input && i == 0 { 0 } else { n * block };
             let nodes = network.nodes().iter().enumerate();
@@ -167,13 +169,13 @@ impl<T: Real> Exec<T> {
                 loss: 0.0,
             })
             .collect();
-        Self { network: network.clone(), lanes }
+        Self { network: network.clone(), block_rows, lanes }
     }
 
     /// Deals blocks of rows to lanes: lane `l` takes blocks `l·share ..`, `share` of them.
     fn deal<'a>(&mut self, rows: &'a [u32]) -> (usize, usize, Vec<&'a [u32]>) {
         let lanes = lane_count(&self.network, rows.len()).min(self.lanes.len());
-        let share = rows.len().div_ceil(BLOCK_ROWS).div_ceil(lanes) * BLOCK_ROWS;
+        let share = rows.len().div_ceil(self.block_rows).div_ceil(lanes) * self.block_rows;
         let parts: Vec<&[u32]> = rows.chunks(share).collect();
         (parts.len(), share, parts)
     }
@@ -186,12 +188,12 @@ impl<T: Real> Exec<T> {
         gradient: &mut [T],
     ) -> f64 {
         let (used, _, parts) = self.deal(rows);
-        let network = &self.network;
+        let (network, block_rows) = (&self.network, self.block_rows);
         let scale = T::of(1.0 / rows.len() as f64);
         let work = |(lane, rows): (&mut Lane<T>, &&[u32])| {
             lane.gradient.fill(T::ZERO);
             lane.loss = 0.0;
-            for block in rows.chunks(BLOCK_ROWS) {
+            for block in rows.chunks(block_rows) {
                 lane.load(data, block, true);
                 lane.forward(network, weights, block.len());
                 lane.backward(network, weights, block.len(), scale);
@@ -213,14 +215,14 @@ impl<T: Real> Exec<T> {
 
     pub(crate) fn forward(&mut self, weights: &[T], data: &Dataset, rows: &[u32], out: &mut [T]) {
         let (used, share, parts) = self.deal(rows);
-        let network = &self.network;
+        let (network, block_rows) = (&self.network, self.block_rows);
         let outputs = network.output_len();
         self.lanes[..used]
             .par_iter_mut()
             .zip(parts.par_iter())
             .zip(out.par_chunks_mut(share * outputs))
             .for_each(|((lane, rows), out)| {
-                let blocks = rows.chunks(BLOCK_ROWS).zip(out.chunks_mut(BLOCK_ROWS * outputs));
+                let blocks = rows.chunks(block_rows).zip(out.chunks_mut(block_rows * outputs));
                 for (block, out) in blocks {
                     lane.load(data, block, false);
                     lane.forward(network, weights, block.len());
@@ -230,9 +232,15 @@ impl<T: Real> Exec<T> {
     }
 }
 
+/// Rows of a block: many for narrow networks, where calls would cost more than arithmetic.
+fn block_rows(network: &Network) -> usize {
+    let widest = network.nodes().iter().map(|n| n.shape.len()).max().unwrap_or(1);
+    (BLOCK_VALUES / widest.max(1)).clamp(32, 256)
+}
+
 fn lane_count(network: &Network, rows: usize) -> usize {
     let by_memory = LANE_BYTES / (4 * network.params().len().max(1));
-    rows.div_ceil(BLOCK_ROWS).clamp(1, MOST_LANES.min(by_memory.max(1)))
+    rows.div_ceil(block_rows(network)).clamp(1, MOST_LANES.min(by_memory.max(1)))
 }
 
 impl<T: Real> Lane<T> {

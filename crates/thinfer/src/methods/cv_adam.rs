@@ -68,7 +68,9 @@ pub struct Coeffs {
 /// the g of the ρ update; see [`super::sghmc::rho_step`].
 #[inline(always)]
 pub fn step(c: &Coeffs, mu: &mut [f32], m: &mut [f32], rho: &mut [f32], g: &[f32], eps: &[f32]) {
-    for i in 0..mu.len() {
+    let n = mu.len();
+    let (m, rho, g, eps) = (&mut m[..n], &mut rho[..n], &g[..n], &eps[..n]);
+    for i in 0..n {
         m[i] = c.beta1 * m[i] + c.beta2 * (g[i] + c.decay * mu[i]);
         let tau = sigmoid(rho[i]);
         rho[i] += c.eta
@@ -124,10 +126,12 @@ impl Pass for Draw {
         let forward = &mut *chunk.forward;
         self.key.normals(self.step, chunk.first, forward);
         let (mu, rho) = (&*chunk.weights, &*chunk.state[RHO]);
+        let n = forward.len();
+        let (mu, rho) = (&mu[..n], &rho[..n]);
         vectorize(
             #[inline(always)]
             || {
-                for i in 0..forward.len() {
+                for i in 0..n {
                     forward[i] = mu[i] + self.alpha * sigmoid(rho[i]) * forward[i];
                 }
             },

@@ -166,6 +166,7 @@ pub fn rho_step(c: &Coeffs, rho: f32, tau: f32, w: f32, g: f32, decay: f32, eps:
 /// Deviation: the paper prints `w − τ ⊙ v`; with this sign of `v` that ascends. The authors' code
 /// adds.
 #[inline(always)]
+#[expect(clippy::too_many_arguments, reason = "the paper's symbols, each a slice of its own")]
 pub fn step(
     c: &Coeffs,
     w: &mut [f32],
@@ -176,18 +177,52 @@ pub fn step(
     eps_before: &[f32],
     eps: &[f32],
 ) {
-    for i in 0..w.len() {
+    use NoiseRule as N;
+    use RhoRule as R;
+    // The rules are chosen outside the loop: inside it they are constants, and the loop becomes
+    // vector code.
+    macro_rules! with {
+        ($noise:expr, $rho:expr) => {{
+            let c = Coeffs { noise: $noise, rho: $rho, ..*c };
+            step_by_rule(c, w, v, rho, g, marks, eps_before, eps)
+        }};
+    }
+    match (c.noise, c.rho) {
+        (N::Exact, R::Exact) => with!(N::Exact, R::Exact),
+        (N::Exact, R::Code) => with!(N::Exact, R::Code),
+        (N::Exact, R::Printed) => with!(N::Exact, R::Printed),
+        (N::Paper, R::Exact) => with!(N::Paper, R::Exact),
+        (N::Paper, R::Code) => with!(N::Paper, R::Code),
+        (N::Paper, R::Printed) => with!(N::Paper, R::Printed),
+    }
+}
+
+#[inline(always)]
+#[expect(clippy::too_many_arguments, reason = "the paper's symbols, each a slice of its own")]
+fn step_by_rule(
+    c: Coeffs,
+    w: &mut [f32],
+    v: &mut [f32],
+    rho: &mut [f32],
+    g: &[f32],
+    marks: &[u8],
+    eps_before: &[f32],
+    eps: &[f32],
+) {
+    // One length for all slices, so that the loop needs no bounds checks.
+    let n = w.len();
+    let (v, rho, g) = (&mut v[..n], &mut rho[..n], &g[..n]);
+    let (marks, eps_before, eps) = (&marks[..n], &eps_before[..n], &eps[..n]);
+    for i in 0..n {
         let decay = if marks[i] & SLAB != 0 { c.slab_decay } else { c.spike_decay };
         let gradient = c.gradient_factor * g[i];
         let tau = sigmoid(rho[i]);
-        rho[i] = rho_step(c, rho[i], tau, w[i], gradient, decay, eps_before[i]);
+        rho[i] = rho_step(&c, rho[i], tau, w[i], gradient, decay, eps_before[i]);
         let tau = sigmoid(rho[i]);
         v[i] = c.beta1 * v[i] - c.beta2 * c.dt * c.dt * (gradient + decay * w[i])
             + c.noise_scale(tau) * eps[i];
-        w[i] += tau * v[i];
-        if c.freeze && marks[i] & KEEP == 0 {
-            w[i] = 0.0;
-        }
+        let moved = w[i] + tau * v[i];
+        w[i] = if c.freeze && marks[i] & KEEP == 0 { 0.0 } else { moved };
     }
 }
 
