@@ -1,2 +1,44 @@
-//! The program.
-fn main() {}
+//! The program `thinfer`: trains a Bayesian neural network and prunes it in the same run.
+//!
+//! `commands/` has one file for each command; everything else here is what they share. Logs and
+//! progress go to stderr, results to stdout. Exit codes: 0 done, 1 failed, 2 usage or
+//! configuration, 3 a checked promise was broken, 130 interrupted after a checkpoint.
+
+mod cli;
+mod commands;
+mod context;
+mod failure;
+mod interrupt;
+mod output;
+mod progress;
+mod run_folder;
+mod summary;
+mod text_table;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::cli::Cli;
+use crate::context::Context;
+
+fn main() -> ExitCode {
+    failure::remember_panics();
+    std::panic::catch_unwind(run).unwrap_or_else(|payload| failure::report_bug(payload.as_ref()))
+}
+
+fn run() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Where the help or the message cannot be written there is nobody to tell.
+            let _ = error.print();
+            return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
+        }
+    };
+    let context = Context::new(cli.flags);
+    match cli.command.run(&context) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => failure::report(&error),
+    }
+}

@@ -213,9 +213,7 @@ pub fn snapshot_from_bytes(network: &Network, path: &Path, bytes: &[u8]) -> Resu
     let damaged = |what: String| {
         Error::store(
             path,
-            format!(
-                "the snapshot cannot be used ({what}); start the run again with --force"
-            ),
+            format!("the snapshot cannot be used ({what}); start the run again with --force"),
         )
     };
     let (_, metadata) =

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
@@ -256,9 +256,8 @@ fn keep(
     stop: &AtomicBool,
 ) -> Result<Outcome> {
     let config = plan.config(example, row, repeat)?;
-    let path = folder.map(|f| {
-        f.join("runs").join(format!("example{example}-{}-{repeat:02}.json", row.name()))
-    });
+    let path = folder
+        .map(|f| f.join("runs").join(format!("example{example}-{}-{repeat:02}.json", row.name())));
     if let Some(path) = &path
         && let Ok(text) = std::fs::read_to_string(path)
         && let Ok(outcome) = serde_json::from_str::<Outcome>(&text)
@@ -284,15 +283,7 @@ fn run_one(
     let specs = chain_specs(config, &data)?;
     let network = specs[0].network.clone();
     let started = Instant::now();
-    let setting = Setting {
-        folder: None,
-        resume: false,
-        checkpoint_every: Duration::MAX,
-        checkpoint_steps: None,
-        stop,
-        observer: &Silent,
-        threads: 1,
-    };
+    let setting = Setting::in_memory(stop, &Silent, 1);
     let results = run_chains(specs, &data.train, &setting)?;
     let seconds = started.elapsed().as_secs_f64();
     let evaluation = evaluate(&network, &data, &results)?;

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
-use thinfer_engine::Network;
+use thinfer_engine::{Dataset, Network};
 
 use crate::config::Config;
 use crate::data::table::{available_memory, check_memory};
@@ -68,8 +68,14 @@ pub struct Run {
 }
 
 /// Files and folders that belong to a run; nothing else in its folder is ever touched.
-const OWN_FILES: [&str; 5] =
-    ["config.toml", "run.json", "evaluation.json", "history.csv", "report.html"];
+const OWN_FILES: [&str; 6] = [
+    "config.toml",
+    "run.json",
+    "evaluation.json",
+    "history.csv",
+    "posterior.safetensors",
+    "report.html",
+];
 
 /// How to run.
 pub struct Control<'a> {
@@ -83,10 +89,11 @@ pub struct Control<'a> {
 pub fn train(config: &Config, folder: &Path, mode: Mode, control: &Control<'_>) -> Result<Run> {
     let going_on = prepare(folder, mode)?;
     let data = Bundle::load(config)?;
-    data.notes.iter().for_each(|note| control.observer.notice(note));
     let specs = chain_specs(config, &data)?;
-    check_plan(&specs, config)?;
+    let bytes = check_plan(&specs, config)?;
     let info = describe(config, &data)?;
+    control.observer.begins(&info, bytes + data_bytes(&data));
+    data.notes.iter().for_each(|note| control.observer.notice(note));
     if going_on {
         let before = read_info(folder)?;
         if before.config.fingerprint()? != config.fingerprint()? {
@@ -201,9 +208,14 @@ fn remove_run(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The memory plan: stops before the run where it does not fit.
-fn check_plan(specs: &[ChainSpec], config: &Config) -> Result<()> {
-    let Some(spec) = specs.first() else { return Ok(()) };
+fn data_bytes(data: &Bundle) -> u64 {
+    let numbers = |part: &Dataset| part.inputs().len() + part.targets().len();
+    4 * [&data.train, &data.validation, &data.test].map(numbers).iter().sum::<usize>() as u64
+}
+
+/// The memory plan of the chains, in bytes: stops before the run where it does not fit.
+fn check_plan(specs: &[ChainSpec], config: &Config) -> Result<u64> {
+    let Some(spec) = specs.first() else { return Ok(0) };
     let weights = spec.network.params().len() as u64;
     // Weights, two state buffers, gradient, forward copy, masks; every snapshot once more with its
     // mask; and the plan's lanes.
@@ -214,7 +226,8 @@ fn check_plan(specs: &[ChainSpec], config: &Config) -> Result<()> {
         "a run of {} chains, {weights} weights and {snapshots} snapshots a chain",
         config.chains
     );
-    check_memory(&what, bytes, available_memory())
+    check_memory(&what, bytes, available_memory())?;
+    Ok(bytes.unwrap_or_default())
 }
 
 fn describe(config: &Config, data: &Bundle) -> Result<RunInfo> {

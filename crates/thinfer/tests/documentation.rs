@@ -30,7 +30,10 @@ fn every_deviation_is_on_the_page() {
         let comments = fs::read_to_string(&file).unwrap().matches(&marker).count();
         let name = file.strip_prefix(root()).unwrap().to_str().unwrap().to_owned();
         let rows = page.lines().filter(|l| l.starts_with('|') && l.contains(&name)).count();
-        assert!(rows >= comments, "{name}: {comments} deviations, {rows} rows in docs/deviations.md");
+        assert!(
+            rows >= comments,
+            "{name}: {comments} deviations, {rows} rows in docs/deviations.md"
+        );
         seen += comments;
     }
     assert!(seen >= 8, "only {seen} deviations were found; is the marker still spelled that way?");
@@ -42,7 +45,8 @@ fn every_key_is_in_the_reference() {
     let page = fs::read_to_string(root().join("docs/config.md")).unwrap();
     for key in thinfer::config::keys::keys() {
         let last = key.name.rsplit('.').next().unwrap_or_default();
-        let there = page.contains(&format!("`{}`", key.name)) || page.contains(&format!("`{last}`"));
+        let there =
+            page.contains(&format!("`{}`", key.name)) || page.contains(&format!("`{last}`"));
         assert!(there, "docs/config.md does not mention `{}`", key.name);
     }
 }

@@ -150,7 +150,8 @@ fn dpf_regrows_and_dfp_does_not() {
         while !chain.is_done() {
             chain.advance(&data.train).unwrap();
             let now = chain.arena().marks();
-            count += before.iter().zip(now).filter(|(b, n)| *b & KEEP == 0 && *n & KEEP != 0).count();
+            count +=
+                before.iter().zip(now).filter(|(b, n)| *b & KEEP == 0 && *n & KEEP != 0).count();
             before = now.to_vec();
         }
         count

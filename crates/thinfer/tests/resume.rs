@@ -134,23 +134,21 @@ fn a_checkpoint_of_another_configuration_is_refused() {
 fn threads_do_not_change_results() {
     use std::sync::atomic::AtomicBool;
     use thinfer::train::{Setting, Silent, run_chains};
-    let overrides: Vec<String> =
-        ["data.columns=30", "data.train_rows=500", "train.epochs=6", "train.batch=200", "chains=3", "schedule.step_size.cycles=2"]
-            .map(str::to_owned)
-            .to_vec();
+    let overrides: Vec<String> = [
+        "data.columns=30",
+        "data.train_rows=500",
+        "train.epochs=6",
+        "train.batch=200",
+        "chains=3",
+        "schedule.step_size.cycles=2",
+    ]
+    .map(str::to_owned)
+    .to_vec();
     let config = Config::parse("", &overrides).unwrap();
     let data = Bundle::load(&config).unwrap();
     let stop = AtomicBool::new(false);
     let run = |threads: usize| {
-        let setting = Setting {
-            folder: None,
-            resume: false,
-            checkpoint_every: std::time::Duration::MAX,
-            checkpoint_steps: None,
-            stop: &stop,
-            observer: &Silent,
-            threads,
-        };
+        let setting = Setting::in_memory(&stop, &Silent, threads);
         let specs = chain_specs(&config, &data).unwrap();
         let results = run_chains(specs, &data.train, &setting).unwrap();
         results.into_iter().map(|r| r.snapshots).collect::<Vec<_>>()

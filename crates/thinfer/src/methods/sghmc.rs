@@ -62,7 +62,7 @@ pub struct Sghmc {
     pub rho: RhoRule,
     /// The standard deviation of the initial momentum.
     pub initial_momentum: f64,
-    /// The largest norm of the data gradient; a larger one is scaled down to it.
+    /// The largest norm of the data gradient of live weights; a longer one is scaled down to it.
     pub clip: Option<f64>,
 }
 
@@ -266,7 +266,8 @@ impl Sghmc {
         spike_decay: f64,
         freeze: bool,
     ) -> Coeffs {
-        let gradient_factor = self.clip.map_or(1.0, |most| clip_factor(arena.gradient(), most));
+        let clip = |most| clip_factor(arena.gradient(), arena.marks(), most);
+        let gradient_factor = self.clip.map_or(1.0, clip);
         Coeffs {
             beta1: self.beta1 as f32,
             beta2: self.beta2 as f32,
@@ -313,9 +314,12 @@ impl Sghmc {
     }
 }
 
-/// `min(1, most / |g|)`; the norm is summed in order, so it does not depend on threads.
-fn clip_factor(gradient: &[f32], most: f64) -> f32 {
-    let norm = gradient.iter().map(|g| f64::from(*g).powi(2)).sum::<f64>().sqrt();
+/// `min(1, most / |g|)` over the weights that the network reads; the norm is summed in order, so it
+/// does not depend on threads. With feedback thousands of pruned weights have gradients too, and
+/// their noise alone would be longer than any useful limit.
+fn clip_factor(gradient: &[f32], marks: &[u8], most: f64) -> f32 {
+    let live = gradient.iter().zip(marks).filter(|(_, mark)| **mark & KEEP != 0);
+    let norm = live.map(|(g, _)| f64::from(*g).powi(2)).sum::<f64>().sqrt();
     if norm > most { (most / norm) as f32 } else { 1.0 }
 }
 

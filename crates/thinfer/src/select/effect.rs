@@ -166,7 +166,8 @@ pub(super) fn shuffle_losses(
         for shuffle in 0..SHUFFLES {
             let step = variable as u64 * SHUFFLES + shuffle;
             let order = key.permutation(step, rows.rows());
-            let shuffled = shuffle_variable(rows, &order, |at| bundle.groups[columns[at]] == variable)?;
+            let shuffled =
+                shuffle_variable(rows, &order, |at| bundle.groups[columns[at]] == variable)?;
             let losses = row_losses(&posterior.predict(&shuffled)?, rows);
             for ((sum, shuffled), plain) in increase.iter_mut().zip(&losses).zip(&plain) {
                 *sum += (shuffled - plain) / SHUFFLES as f64;

@@ -2,10 +2,12 @@
 //!
 //! 1. A test part is held out and never looked at until the end.
 //! 2. Several chains of EM-MCMC without regrowth prune inputs, each on all remaining rows but one
-//!    fold. A variable's inclusion is the share of chains and samples whose network still reads it.
+//!    fold.
 //! 3. Each chain is asked, on the fold it did not see, how much worse it gets when a variable's
-//!    values are shuffled. A variable is selected when most samples include it and shuffling it
-//!    hurts by more than chance allows for as many variables as the table has.
+//!    values are shuffled. A variable's inclusion is the share of chains and samples whose network
+//!    still reads it and has a use for it there. It is selected when its inclusion is above one
+//!    half and, all folds together, shuffling it hurts by more than chance allows for as many
+//!    variables as the table has.
 //! 4. A Bayesian network on the selected variables alone is sampled on all rows but the test part;
 //!    its error there stands beside that of a constant and of a linear model on all variables.
 
@@ -15,7 +17,7 @@ mod settings;
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use serde::Serialize;
 use thinfer_engine::Dataset;
@@ -250,7 +252,7 @@ fn screen(
         let pick = |keep: bool| -> Vec<u32> {
             (0..order.len()).filter(|at| inside(at) == keep).map(|at| order[at]).collect()
         };
-        let setting = in_memory(control.stop, &observer, 1);
+        let setting = Setting::in_memory(control.stop, &observer, 1);
         screen_fold(data, known, chain, (&pick(false), &pick(true)), options, &setting)
     };
     let results = side_by_side(folds, work)?;
@@ -347,6 +349,13 @@ fn screen_fold(
     let fold = known.take_rows(fold);
     let live: Vec<usize> = (0..inclusion.len()).filter(|&v| inclusion[v] > 0.0).collect();
     let evidence = shuffle_losses(&posterior, &part, &fold, &live, options.seed, chain as u32)?;
+    // A network can keep a variable that is of no use to it; that is not an inclusion.
+    let useful = critical_value(1, evidence.rows());
+    for variable in live {
+        if evidence.variable_z(variable) <= useful {
+            inclusion[variable] = 0.0;
+        }
+    }
     Ok(FoldResult { inclusion, evidence })
 }
 
@@ -366,18 +375,6 @@ fn shell(data: &Bundle) -> Bundle {
         classes: data.classes,
         fingerprint: data.fingerprint,
         train_rows: 0,
-    }
-}
-
-fn in_memory<'a>(stop: &'a AtomicBool, observer: &'a dyn Observer, threads: usize) -> Setting<'a> {
-    Setting {
-        folder: None,
-        resume: false,
-        checkpoint_every: Duration::MAX,
-        checkpoint_steps: None,
-        stop,
-        observer,
-        threads,
     }
 }
 
@@ -403,7 +400,7 @@ fn refit(
         last: AtomicUsize::new(0),
         chains: 1,
     };
-    let setting = in_memory(control.stop, &observer, 0);
+    let setting = Setting::in_memory(control.stop, &observer, 0);
     let results = run_chains(specs, &small.train, &setting)?;
     let members: Vec<Snapshot> = results.into_iter().flat_map(|r| r.snapshots).collect();
     let posterior = Posterior { network, members };

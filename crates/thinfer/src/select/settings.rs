@@ -14,6 +14,10 @@ const SCREEN_STEPS: usize = 7500;
 const WARM_UP_STEPS: usize = 2000;
 /// Steps of a chain on the selected variables.
 const REFIT_STEPS: usize = 12_000;
+/// Prior precision of a weight whose group is in the slab.
+const SLAB_PRECISION: f64 = 10.0;
+/// Prior precision of a weight whose group is in the spike.
+const SPIKE_PRECISION: f64 = 400.0;
 /// Rows a step, at most.
 const BATCH: usize = 1024;
 
@@ -65,8 +69,9 @@ pub(super) fn screening(train: &Dataset, task: Task, options: &Options) -> Resul
         "model.hidden=[6, 4]".into(),
         "method.beta1=0.9".into(),
         "method.clip=10.0".into(),
-        format!("prior.weight_decay={}", 2.0 / rows.max(1000) as f64),
-        "prior.spike_decay=0.05".into(),
+        // Precisions that do not depend on the number of rows: few rows, more prior.
+        format!("prior.weight_decay={}", SLAB_PRECISION / rows as f64),
+        format!("prior.spike_decay={}", SPIKE_PRECISION / rows as f64),
         "prior.soft_threshold=1e-2".into(),
         "prune.hard_threshold=1e-3".into(),
         format!("prune.warm_up_epochs={warm_up}"),

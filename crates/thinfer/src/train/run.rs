@@ -15,6 +15,7 @@ use super::chain::{Chain, ChainSpec, Record, Snapshot};
 use super::container;
 use crate::error::{Error, Result};
 use crate::posterior::{snapshot_from_bytes, snapshot_to_bytes};
+use crate::run::RunInfo;
 
 /// What a run tells while it works. All methods may be called from several threads.
 pub trait Observer: Sync {
@@ -22,6 +23,8 @@ pub trait Observer: Sync {
     fn progress(&self, chain: u32, step: u64, total: u64, record: Option<&Record>);
     /// Something that the user should know, such as a damaged file that was passed over.
     fn notice(&self, text: &str);
+    /// A run in a folder is about to train: what it is, and the bytes it will hold.
+    fn begins(&self, _info: &RunInfo, _bytes: u64) {}
 }
 
 /// An observer that says nothing.
@@ -48,6 +51,21 @@ pub struct Setting<'a> {
     pub observer: &'a dyn Observer,
     /// How many threads to use; 0 is as many as there are cores.
     pub threads: usize,
+}
+
+impl<'a> Setting<'a> {
+    /// Nothing is written, and nothing is gone on with.
+    pub fn in_memory(stop: &'a AtomicBool, observer: &'a dyn Observer, threads: usize) -> Self {
+        Self {
+            folder: None,
+            resume: false,
+            checkpoint_every: Duration::MAX,
+            checkpoint_steps: None,
+            stop,
+            observer,
+            threads,
+        }
+    }
 }
 
 /// What one chain gave.

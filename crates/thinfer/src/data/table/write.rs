@@ -61,7 +61,7 @@ pub fn write_columns(path: &Path, columns: &[(String, OutColumn)], overwrite: bo
     let partial = Partial::new(path);
     let file = File::create(&partial.0).map_err(|e| Error::file("write", path, e))?;
     let file = match format {
-        Format::Csv(delimiter) => write_csv(file, delimiter, columns),
+        Format::Csv(delimiter) => write_csv_to(file, delimiter, columns),
         Format::Parquet => write_parquet(file, columns),
     };
     let renamed = file.and_then(|file| {
@@ -126,16 +126,22 @@ fn check_columns(path: &Path, columns: &[(String, OutColumn)]) -> Result<()> {
     Ok(())
 }
 
-fn write_csv(file: File, delimiter: u8, columns: &[(String, OutColumn)]) -> io::Result<File> {
+/// Writes `columns`, which must be equally long, as CSV with `delimiter` between cells, and gives
+/// the writer back.
+pub fn write_csv_to<W: Write>(
+    to: W,
+    delimiter: u8,
+    columns: &[(String, OutColumn)],
+) -> io::Result<W> {
     // The conversion of the csv crate loses the kind, and with it the advice for a full disk.
-    csv_file(file, delimiter, columns).map_err(|error| match error.into_kind() {
+    csv_text(to, delimiter, columns).map_err(|error| match error.into_kind() {
         csv::ErrorKind::Io(source) => source,
         other => io::Error::other(format!("{other:?}")),
     })
 }
 
-fn csv_file(file: File, delimiter: u8, columns: &[(String, OutColumn)]) -> csv::Result<File> {
-    let buffer = BufWriter::with_capacity(1 << 16, file);
+fn csv_text<W: Write>(to: W, delimiter: u8, columns: &[(String, OutColumn)]) -> csv::Result<W> {
+    let buffer = BufWriter::with_capacity(1 << 16, to);
     let mut writer = csv::WriterBuilder::new().delimiter(delimiter).from_writer(buffer);
     writer.write_record(columns.iter().map(|(name, _)| name))?;
     let rows = columns.first().map_or(0, |(_, column)| column.len());
@@ -305,7 +311,7 @@ mod tests {
     fn a_full_disk_leaves_no_half_table() {
         let Ok(full) = File::options().write(true).open("/dev/full") else { return };
         let columns = [("x".to_owned(), OutColumn::Number(vec![0.5; 100_000]))];
-        let failed = write_csv(full.try_clone().unwrap(), b',', &columns).unwrap_err();
+        let failed = write_csv_to(full.try_clone().unwrap(), b',', &columns).unwrap_err();
         assert_eq!(failed.kind(), io::ErrorKind::StorageFull);
         let failed = write_parquet(full, &columns).unwrap_err();
         assert_eq!(failed.kind(), io::ErrorKind::StorageFull);

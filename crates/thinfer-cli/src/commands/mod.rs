@@ -1,0 +1,44 @@
+//! One file a command: its `Args`, documented as its help, and `run`.
+//!
+//! To add one, write the file, then a `mod` line and a line in the list below.
+
+mod completions;
+mod eval;
+mod export;
+mod predict;
+mod report;
+mod reproduce;
+mod select;
+mod train;
+
+use crate::context::Context;
+
+macro_rules! commands {
+    ($($name:ident: $module:ident,)+) => {
+        /// The commands, in the order of the help.
+        #[derive(clap::Subcommand)]
+        pub(crate) enum Command {
+            $($name($module::Args),)+
+        }
+
+        impl Command {
+            /// Does what was asked.
+            pub(crate) fn run(&self, context: &Context) -> anyhow::Result<()> {
+                match self {
+                    $(Command::$name(args) => $module::run(args, context),)+
+                }
+            }
+        }
+    };
+}
+
+commands! {
+    Train: train,
+    Select: select,
+    Reproduce: reproduce,
+    Eval: eval,
+    Predict: predict,
+    Report: report,
+    Export: export,
+    Completions: completions,
+}

@@ -1,0 +1,36 @@
+use std::path::PathBuf;
+
+use serde_json::json;
+
+use super::train::write_report;
+use crate::context::Context;
+use crate::{output, run_folder};
+
+/// Write a report of a run: one HTML file that needs nothing else
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  thinfer report runs/example1
+  thinfer report runs/example1 --out example1.html")]
+pub(crate) struct Args {
+    /// The folder of the run
+    run: PathBuf,
+    /// Where to write [default: RUN/report.html]
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Replace FILE
+    #[arg(long)]
+    force: bool,
+}
+
+pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<()> {
+    if let Some(out) = &args.out {
+        output::check_free(out, args.force)?;
+    }
+    let (run, evaluation) = run_folder::open(&args.run, context)?;
+    let path = args.out.clone().unwrap_or_else(|| args.run.join("report.html"));
+    write_report(&run, &evaluation, &path)?;
+    let shown = path.display().to_string();
+    let json = json!({ "run": args.run.display().to_string(), "report": shown });
+    context.result(&json, || shown.clone())
+}

@@ -1,0 +1,131 @@
+use std::path::PathBuf;
+
+use thinfer::config::TaskChoice;
+use thinfer::data::Task;
+use thinfer::data::table::{ReadOptions, Table};
+use thinfer::select::{Control, Options, Selected, check_options, select};
+
+use crate::context::Context;
+use crate::progress::Progress;
+use crate::text_table::{align, number, percent, seconds};
+use crate::{interrupt, output};
+
+/// Find the columns of a table that matter for one of them
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  thinfer select houses.csv --target price
+  thinfer select patients.parquet --target outcome --task classification \\
+      --json --out selection.json")]
+pub(crate) struct Args {
+    /// The table: .csv, .tsv or .parquet, with a header
+    table: PathBuf,
+    /// The column to explain
+    #[arg(long, value_name = "COLUMN")]
+    target: String,
+    /// What kind of target it is [default: what its values suggest]
+    #[arg(long, value_enum)]
+    task: Option<TaskArg>,
+    /// Independent chains
+    #[arg(long, default_value_t = 4)]
+    chains: usize,
+    /// Everything random follows from it
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Share of rows kept for the final comparison
+    #[arg(long, default_value_t = 0.2)]
+    holdout: f64,
+    /// Treat a column of numbers as a category
+    #[arg(long, value_name = "COLUMN")]
+    categorical: Vec<String>,
+    /// Also write the result there, as JSON
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Replace FILE
+    #[arg(long)]
+    force: bool,
+}
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum TaskArg {
+    Regression,
+    Classification,
+}
+
+pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<()> {
+    if let Some(out) = &args.out {
+        output::check_free(out, args.force)?;
+    }
+    let options = Options {
+        task: match args.task {
+            None => TaskChoice::Auto,
+            Some(TaskArg::Regression) => TaskChoice::Regression,
+            Some(TaskArg::Classification) => TaskChoice::Classification,
+        },
+        chains: args.chains,
+        seed: args.seed,
+        holdout: args.holdout,
+    };
+    check_options(&options)?;
+    let reading = ReadOptions { categorical: args.categorical.clone(), may_be_absent: false };
+    let table = Table::read_with(&args.table, &reading)?;
+    context.say(&format!(
+        "cpu; {} rows, {} columns, {} chains",
+        table.rows(),
+        table.columns.len(),
+        options.chains
+    ));
+    let stop = interrupt::stop_flag(context)?;
+    let progress = Progress::of(context, "selecting");
+    let control = Control { stop, observer: &progress };
+    let selected = select(&table, &args.target, &options, &control);
+    progress.finish();
+    let selected = selected?;
+    if let Some(out) = &args.out {
+        thinfer::run::write_json(out, &selected)?;
+        context.say(&format!("wrote {}", out.display()));
+    }
+    context.result(&serde_json::to_value(&selected)?, || to_text(&selected))
+}
+
+fn to_text(result: &Selected) -> String {
+    let mut text = format!("{}\n", result.summary);
+    if !result.effects.is_empty() {
+        let head = ["variable", "inclusion", "effect", "of the error", "z"];
+        let mut rows = vec![head.map(str::to_owned).to_vec()];
+        rows.extend(result.effects.iter().map(|e| {
+            vec![
+                e.name.clone(),
+                percent(e.inclusion),
+                number(e.effect),
+                percent(e.relative_effect),
+                format!("{:.1}", e.z),
+            ]
+        }));
+        let unit = if result.task == Task::Regression { "squared error" } else { "log loss" };
+        text.push_str(&format!("\n{}", align(&rows)));
+        text.push_str(&format!(
+            "effect: how much the held-out {unit} grows when the variable is shuffled; of the error: as a share\nof the {unit} of a constant prediction\n"
+        ));
+    }
+    text.push_str(&format!("\nheld-out rows: {}\n", result.heldout.rows));
+    let heldout = &result.heldout;
+    let mut rows = Vec::new();
+    let mut line = |name: &str, mse: Option<f64>, accuracy: Option<f64>| {
+        let value = mse.map(|m| format!("MSE {}", number(m)));
+        let value = value.or_else(|| accuracy.map(|a| format!("accuracy {}", percent(a))));
+        rows.push(vec![name.to_owned(), value.unwrap_or_default()]);
+    };
+    if !result.selected.is_empty() {
+        line("network on the selected variables", heldout.mse, heldout.accuracy);
+    }
+    line("linear model on all variables", heldout.linear_mse, heldout.linear_accuracy);
+    let constant = if result.task == Task::Regression { "mean" } else { "majority class" };
+    line(constant, heldout.baseline_mse, heldout.baseline_accuracy);
+    text.push_str(&align(&rows));
+    if let Some(coverage) = heldout.coverage90 {
+        text.push_str(&format!("90 % intervals hold {} of the rows\n", percent(coverage)));
+    }
+    text.push_str(&format!("{} chains, {}\n", result.chains, seconds(result.seconds)));
+    text
+}

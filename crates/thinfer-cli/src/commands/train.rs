@@ -1,0 +1,122 @@
+use std::path::{Path, PathBuf};
+
+use serde_json::json;
+use thinfer::Error;
+use thinfer::config::Config;
+use thinfer::evaluate::{Evaluation, evaluate};
+use thinfer::run::{self, Control, Mode, Run};
+
+use crate::context::Context;
+use crate::progress::Progress;
+use crate::{interrupt, summary};
+
+/// Train and prune a network, from one configuration file
+#[derive(clap::Args)]
+#[command(after_help = "\
+Ctrl-C stops after a checkpoint; --resume goes on to the same bits.
+
+Examples:
+  thinfer train configs/example1.toml
+  thinfer train configs/example1.toml --set train.epochs=500 --set seed=2 \\
+      --out runs/short")]
+pub(crate) struct Args {
+    /// The settings, as TOML; docs/config.md lists them
+    config: PathBuf,
+    /// Change a setting, such as `train.epochs=500`
+    #[arg(long, value_name = "KEY=VALUE")]
+    set: Vec<String>,
+    /// The folder of the run [default: runs/NAME for NAME.toml]
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Go on with the run in the folder
+    #[arg(long, conflicts_with = "force")]
+    resume: bool,
+    /// Replace the run in the folder
+    #[arg(long)]
+    force: bool,
+}
+
+pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<()> {
+    let config = Config::read(&args.config, &args.set)?;
+    let folder = args.folder();
+    let mode = match (args.resume, args.force) {
+        (true, _) => Mode::Resume,
+        (_, true) => Mode::Force,
+        _ => Mode::New,
+    };
+    let stop = interrupt::stop_flag(context)?;
+    let progress = Progress::new(context);
+    let trained = run::train(&config, &folder, mode, &Control { stop, observer: &progress });
+    progress.finish();
+    let run = trained.map_err(|error| args.explain(error, &folder))?;
+    let evaluation = evaluate(&run.info.network, &run.data, &run.results)?;
+
+    let evaluation_path = folder.join("evaluation.json");
+    run::write_json(&evaluation_path, &evaluation)?;
+    let report_path = folder.join("report.html");
+    write_report(&run, &evaluation, &report_path)?;
+
+    let files = json!({
+        "evaluation": evaluation_path.display().to_string(),
+        "report": report_path.display().to_string(),
+    });
+    let extra = [("seconds", json!(run.seconds)), ("files", files)];
+    context.result(&summary::to_json(&folder, &evaluation, &extra)?, || {
+        summary::to_text(&evaluation, Some(run.seconds))
+    })?;
+    context.say(&format!("wrote {} and {}", evaluation_path.display(), report_path.display()));
+    Ok(())
+}
+
+/// Writes the report of a run.
+pub(super) fn write_report(run: &Run, evaluation: &Evaluation, path: &Path) -> anyhow::Result<()> {
+    let page = thinfer::report::html(run, evaluation)?;
+    run::write_text(path, &page)?;
+    Ok(())
+}
+
+impl Args {
+    /// Where the run goes. The settings that a run keeps in its own folder resume that run.
+    fn folder(&self) -> PathBuf {
+        let beside = self.config.parent().filter(|parent| parent.join("run.json").exists());
+        match (&self.out, beside) {
+            (Some(out), _) => out.clone(),
+            (None, Some(own)) if self.resume => own.to_owned(),
+            _ => Path::new("runs").join(self.config.file_stem().unwrap_or_default()),
+        }
+    }
+
+    /// Says how to go on where the user stopped the run.
+    fn explain(&self, error: Error, folder: &Path) -> anyhow::Error {
+        let Error::Interrupted(_) = error else { return error.into() };
+        let mut words = vec!["train".to_owned(), self.config.to_string_lossy().into_owned()];
+        words.extend(self.set.iter().flat_map(|set| ["--set".to_owned(), set.clone()]));
+        words.extend(["--out".to_owned(), folder.to_string_lossy().into_owned()]);
+        let words: Vec<String> = words.iter().map(|word| quoted(word)).collect();
+        let command = format!("thinfer {} --resume", words.join(" "));
+        let text = format!("interrupted after a checkpoint; go on with `{command}`");
+        anyhow::Error::from(error).context(text)
+    }
+}
+
+/// The word as a shell takes it.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=,+:@%".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', "'\\''"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_quoted_where_a_shell_needs_it() {
+        assert_eq!(quoted("train.epochs=5"), "train.epochs=5");
+        assert_eq!(quoted("model.hidden=[5, 3]"), "'model.hidden=[5, 3]'");
+        assert_eq!(quoted("it's"), "'it'\\''s'");
+    }
+}

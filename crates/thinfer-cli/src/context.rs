@@ -1,0 +1,90 @@
+//! Where a command's words go: results to stdout, everything else to stderr.
+
+use std::io::{self, IsTerminal, Write};
+
+use anyhow::bail;
+use serde_json::Value;
+use thinfer::train::{Observer, Record};
+
+use crate::cli::Flags;
+
+/// How the program was asked to talk.
+pub(crate) struct Context {
+    flags: Flags,
+}
+
+impl Context {
+    pub(crate) fn new(flags: Flags) -> Self {
+        Self { flags }
+    }
+
+    /// Whether the result is to be one JSON object.
+    pub(crate) fn json(&self) -> bool {
+        self.flags.json
+    }
+
+    /// Whether nothing but results and errors is wanted.
+    pub(crate) fn quiet(&self) -> bool {
+        self.flags.quiet
+    }
+
+    /// Whether progress can be shown.
+    pub(crate) fn shows_progress(&self) -> bool {
+        !self.flags.quiet && io::stderr().is_terminal()
+    }
+
+    /// Says something on stderr, unless it is to be quiet.
+    pub(crate) fn say(&self, text: &str) {
+        if !self.flags.quiet {
+            to_stderr(text);
+        }
+    }
+
+    /// Says something on stderr that the user should know.
+    pub(crate) fn notice(&self, text: &str) {
+        if !self.flags.quiet {
+            to_stderr(&format!("{} {text}", colored("notice:", "33")));
+        }
+    }
+
+    /// Prints a result: `json` with `--json`, the text otherwise.
+    pub(crate) fn result(&self, json: &Value, text: impl FnOnce() -> String) -> anyhow::Result<()> {
+        let text = if self.flags.json { json.to_string() } else { text() };
+        to_stdout(|out| writeln!(out, "{}", text.trim_end()))
+    }
+}
+
+/// What a run has to say when nobody watches it.
+impl Observer for Context {
+    fn progress(&self, _: u32, _: u64, _: u64, _: Option<&Record>) {}
+
+    fn notice(&self, text: &str) {
+        Context::notice(self, text);
+    }
+}
+
+/// Writes a result to stdout. A reader that has seen enough (`thinfer … | head`) is no failure.
+pub(crate) fn to_stdout(
+    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> anyhow::Result<()> {
+    let mut out = io::stdout().lock();
+    match write(&mut out).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => bail!(
+            "could not write the result to standard output: {error}. Free some space there, or send it elsewhere"
+        ),
+        _ => Ok(()),
+    }
+}
+
+/// Writes a line to stderr; where that cannot be written there is nobody to tell.
+pub(crate) fn to_stderr(text: &str) {
+    let _ = writeln!(io::stderr().lock(), "{text}");
+}
+
+/// The text in a colour, where stderr is a terminal and `NO_COLOR` is not set.
+pub(crate) fn colored(text: &str, code: &str) -> String {
+    let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
+        || std::env::var_os("TERM").is_some_and(|value| value == "dumb")
+        || !io::stderr().is_terminal();
+    if plain { text.to_owned() } else { format!("\x1b[1;{code}m{text}\x1b[0m") }
+}

@@ -1,0 +1,27 @@
+//! Ctrl-C and SIGTERM: the first asks the run to stop after its step, the second ends it at once.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::Context as _;
+
+use crate::context::{Context, to_stderr};
+
+/// Set when the run is to stop.
+static STOP: AtomicBool = AtomicBool::new(false);
+
+/// Takes over the signals and gives the flag that they set. Only commands that look at the flag
+/// ask for it; all others end at the first signal. To be called once.
+pub(crate) fn stop_flag(context: &Context) -> anyhow::Result<&'static AtomicBool> {
+    let quiet = context.quiet();
+    ctrlc::set_handler(move || {
+        if STOP.swap(true, Ordering::SeqCst) {
+            // Checkpoints are renamed into place, so whatever is being written now is not missed.
+            std::process::exit(130);
+        }
+        if !quiet {
+            to_stderr("stopping after this step; once more to stop at once");
+        }
+    })
+    .context("Ctrl-C cannot be watched for; start the program from an ordinary shell")?;
+    Ok(&STOP)
+}

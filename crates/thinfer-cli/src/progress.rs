@@ -1,0 +1,115 @@
+//! One bar for each chain at work, with the time left.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use thinfer::data::table::human_bytes;
+use thinfer::run::RunInfo;
+use thinfer::train::{Observer, Record};
+
+use crate::context::Context;
+use crate::text_table::number;
+
+/// A run that is over before this needs no bar.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Watches a run for the user.
+pub(crate) struct Progress<'a> {
+    context: &'a Context,
+    /// What a bar stands for, where it is not a chain.
+    what: Option<&'static str>,
+    started: Instant,
+    bars: MultiProgress,
+    chains: Mutex<BTreeMap<u32, ProgressBar>>,
+}
+
+impl<'a> Progress<'a> {
+    pub(crate) fn new(context: &'a Context) -> Self {
+        Self {
+            context,
+            what: None,
+            started: Instant::now(),
+            bars: MultiProgress::new(),
+            chains: Mutex::new(BTreeMap::new()),
+        }
+    }
+
+    /// One bar, for work that is not a chain.
+    pub(crate) fn of(context: &'a Context, what: &'static str) -> Self {
+        Self { what: Some(what), ..Self::new(context) }
+    }
+
+    /// Takes the bars away.
+    pub(crate) fn finish(&self) {
+        if let Ok(mut chains) = self.chains.lock() {
+            chains.values().for_each(ProgressBar::finish_and_clear);
+            chains.clear();
+        }
+    }
+}
+
+impl Observer for Progress<'_> {
+    fn progress(&self, chain: u32, step: u64, total: u64, record: Option<&Record>) {
+        if !self.context.shows_progress() || self.started.elapsed() < PATIENCE {
+            return;
+        }
+        let Ok(mut chains) = self.chains.lock() else { return };
+        if step >= total {
+            if let Some(bar) = chains.remove(&chain) {
+                bar.finish_and_clear();
+            }
+            return;
+        }
+        let bar = chains.entry(chain).or_insert_with(|| {
+            let bar = self.bars.add(ProgressBar::new(total));
+            bar.set_style(style());
+            bar.set_prefix(self.what.map_or_else(|| format!("chain {chain}"), str::to_owned));
+            bar.set_position(step);
+            // What was done before the bar, also by a run before this one, says nothing of speed.
+            bar.reset_eta();
+            bar
+        });
+        if let Some(record) = record {
+            let (loss, inputs) = (number(record.loss), record.live_inputs);
+            bar.set_message(format!("loss {loss}, {inputs} live inputs"));
+        }
+        bar.set_position(step);
+    }
+
+    fn notice(&self, text: &str) {
+        self.bars.suspend(|| self.context.notice(text));
+    }
+
+    fn begins(&self, info: &RunInfo, bytes: u64) {
+        self.context.say(&introduction(info, bytes));
+    }
+}
+
+fn style() -> ProgressStyle {
+    let template = "{prefix} [{bar:20}] {percent:>3} %, {eta} left, {msg}";
+    let plain = ProgressStyle::with_template(template);
+    plain.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("=> ")
+}
+
+/// The first line of a run: the device, and how large everything is.
+fn introduction(info: &RunInfo, bytes: u64) -> String {
+    let cores = info.cores;
+    let side_by_side = info.config.chains.min(cores).max(1);
+    let threads = side_by_side * (cores / side_by_side).max(1);
+    let (train, validation, test) = info.rows;
+    format!(
+        "cpu, {}, {} for {}; {train} training, {validation} validation and {test} test rows, {}, {}; about {} of memory",
+        counted(cores, "core"),
+        counted(threads, "thread"),
+        counted(info.config.chains, "chain"),
+        counted(info.groups.len(), "input"),
+        counted(info.network.params().len(), "weight"),
+        human_bytes(bytes)
+    )
+}
+
+fn counted(count: usize, what: &str) -> String {
+    if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
+}

@@ -1,0 +1,45 @@
+//! A run that was trained before, opened to look at it.
+
+use std::path::Path;
+
+use thinfer::evaluate::{Evaluation, evaluate};
+use thinfer::posterior::Posterior;
+use thinfer::run::{self, Run, RunInfo};
+use thinfer::train::Snapshot;
+
+use crate::context::Context;
+
+/// A run with its data, and what it is worth.
+pub(crate) fn open(folder: &Path, context: &Context) -> anyhow::Result<(Run, Evaluation)> {
+    let run = run::open(folder, context)?;
+    let last = run.results.iter().filter_map(|result| result.snapshots.last());
+    note_unfinished(&run.info, last, context);
+    let evaluation = evaluate(&run.info.network, &run.data, &run.results)?;
+    Ok((run, evaluation))
+}
+
+/// The samples of a run that share their chain's final mask; the training data is not needed.
+pub(crate) fn open_posterior(
+    folder: &Path,
+    context: &Context,
+) -> anyhow::Result<(RunInfo, Posterior)> {
+    let (info, posterior) = run::open_posterior(folder, context)?;
+    let last = posterior.last();
+    note_unfinished(&info, last.members.iter(), context);
+    Ok((info, posterior))
+}
+
+/// Says so where chains are not at their end: the last epoch always leaves a sample.
+fn note_unfinished<'a>(
+    info: &RunInfo,
+    last: impl Iterator<Item = &'a Snapshot>,
+    context: &Context,
+) {
+    let (chains, epochs) = (info.config.chains, info.config.train.epochs);
+    let finished = last.filter(|snapshot| snapshot.epoch + 1 == epochs).count();
+    if finished < chains {
+        context.notice(&format!(
+            "the run is not finished: {finished} of {chains} chains have reached epoch {epochs}; go on with `thinfer train --resume` to have all samples"
+        ));
+    }
+}

@@ -1,0 +1,194 @@
+//! What a run is worth, as text and as JSON.
+
+use std::path::Path;
+
+use serde_json::{Map, Value, json};
+use thinfer::data::Task;
+use thinfer::evaluate::{Behaviour, Evaluation, Scores};
+
+use crate::text_table::{align, number, percent, seconds};
+
+/// Selected variables in the text at most; the JSON has all of them.
+const SHOWN: usize = 25;
+
+/// A chain whose loss was this many times the last one after the first tenth of the run had left
+/// its mode, whatever the schedule.
+const BLOW_UP: f64 = 5.0;
+
+/// The evaluation of a run as one JSON object, with the folder and other `extra` fields beside it.
+pub(crate) fn to_json(
+    folder: &Path,
+    evaluation: &Evaluation,
+    extra: &[(&str, Value)],
+) -> anyhow::Result<Value> {
+    let mut object = Map::new();
+    object.insert("run".into(), json!(folder.display().to_string()));
+    object.extend(extra.iter().map(|(name, value)| ((*name).to_owned(), value.clone())));
+    if let Value::Object(fields) = serde_json::to_value(evaluation)? {
+        object.extend(fields);
+    }
+    Ok(Value::Object(object))
+}
+
+/// The evaluation of a run as text; `trained` is how long it took, where that is known.
+pub(crate) fn to_text(evaluation: &Evaluation, trained: Option<f64>) -> String {
+    let parts = [
+        scores(evaluation),
+        variables(evaluation),
+        facts(evaluation, trained),
+        incidents(&evaluation.behaviour),
+    ];
+    parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n")
+}
+
+fn scores(evaluation: &Evaluation) -> String {
+    let heads: &[&str] = match evaluation.task {
+        Task::Regression => &["MSE", "NLL", "90 % coverage"],
+        Task::Classification => &["accuracy", "NLL", "ECE"],
+    };
+    let row = |name: String, scores: &Scores| {
+        let number = |value: Option<f64>| value.map_or_else(|| "-".into(), number);
+        let percent = |value: Option<f64>| value.map_or_else(|| "-".into(), percent);
+        let (first, last) = match evaluation.task {
+            Task::Regression => (number(scores.mse), percent(scores.coverage90)),
+            Task::Classification => (percent(scores.accuracy), number(scores.ece)),
+        };
+        vec![name, first, number(scores.nll), last]
+    };
+    let (_, _, test) = evaluation.rows;
+    let baseline = match evaluation.task {
+        Task::Regression => "mean of the training rows",
+        Task::Classification => "most frequent class",
+    };
+    let samples = |scores: &Scores| match scores.members {
+        1 => "1 sample".to_owned(),
+        many => format!("{many} samples"),
+    };
+    let mut rows = vec![
+        std::iter::once(format!("{test} test rows"))
+            .chain(heads.iter().map(|h| (*h).into()))
+            .collect(),
+        row(format!("posterior ({})", samples(&evaluation.posterior)), &evaluation.posterior),
+    ];
+    if evaluation.all_samples.members != evaluation.posterior.members {
+        let name = format!("with earlier masks ({})", samples(&evaluation.all_samples));
+        rows.push(row(name, &evaluation.all_samples));
+    }
+    rows.push(row("last sample alone".into(), &evaluation.last));
+    rows.push(row(baseline.into(), &evaluation.baseline));
+    align(&rows)
+}
+
+fn variables(evaluation: &Evaluation) -> String {
+    let (selected, all) = (evaluation.selected.len(), evaluation.inclusion.len());
+    let truth = evaluation.selection.map_or_else(String::new, |s| {
+        format!(
+            "; FDR {} ({} false), FNDR {} ({} missed)",
+            number(s.fdr),
+            s.false_discoveries,
+            number(s.fndr),
+            s.missed
+        )
+    });
+    let text = format!("{selected} of {all} variables selected{truth}\n");
+    if selected == 0 {
+        return text;
+    }
+    let inclusion = |name: &String| evaluation.inclusion.get(name).copied().unwrap_or(0.0);
+    let mut names: Vec<&String> = evaluation.selected.iter().collect();
+    names.sort_by(|a, b| inclusion(b).total_cmp(&inclusion(a)));
+    let mut rows = vec![vec!["  variable".to_owned(), "inclusion".into()]];
+    for name in names.iter().take(SHOWN) {
+        rows.push(vec![format!("  {name}"), percent(inclusion(name))]);
+    }
+    let more = match selected.saturating_sub(SHOWN) {
+        0 => String::new(),
+        more => format!("  and {more} more; --json has all of them\n"),
+    };
+    text + &align(&rows) + &more
+}
+
+fn facts(evaluation: &Evaluation, trained: Option<f64>) -> String {
+    let (size, behaviour) = (&evaluation.size, &evaluation.behaviour);
+    let (whole, left) = size.multiply_adds;
+    let mut lines = vec![format!(
+        "size: {} of {} parameters left, {} of weights pruned, {} of {whole} multiply-adds a row",
+        number_of(size.kept),
+        size.parameters,
+        percent(size.weight_sparsity.value()),
+        number_of(left)
+    )];
+    lines.push(match behaviour.effective_temperature_times_n {
+        Some(effective) => format!(
+            "temperature: {} times that of the posterior ({} asked for)",
+            number(effective),
+            number(behaviour.temperature_times_n)
+        ),
+        None => "temperature: none, the method adds no noise".to_owned(),
+    });
+    let several = evaluation.posterior.members > 1;
+    if let Some(disagreement) = behaviour.disagreement.filter(|_| several) {
+        lines.push(format!("samples differ by {} (sd of a prediction)", number(disagreement)));
+    }
+    if let Some(trained) = trained {
+        lines.push(format!("time: {}", seconds(trained)));
+    }
+    lines.join("\n") + "\n"
+}
+
+/// A count that is a mean over chains: whole where it is.
+fn number_of(mean: f64) -> String {
+    if mean.fract() == 0.0 { format!("{mean}") } else { format!("{mean:.1}") }
+}
+
+/// What went wrong and right again on the way.
+fn incidents(behaviour: &Behaviour) -> String {
+    let clipped = match behaviour.clipped_steps {
+        0 => "No gradient was clipped".to_owned(),
+        1 => "The gradient of 1 step was clipped".to_owned(),
+        many => format!("The gradients of {many} steps were clipped"),
+    };
+    let (largest, last) = (number(behaviour.largest_loss), number(behaviour.final_loss));
+    // A loss near 0, or below where the noise is learned, is no yardstick.
+    let yardstick = behaviour.final_loss.abs().max(0.1);
+    if behaviour.largest_loss > BLOW_UP * yardstick {
+        format!(
+            "{clipped}, and a chain blew up on the way: its loss reached {largest} and ended at {last}; lower `schedule.step_size.value` or `method.clip`\n"
+        )
+    } else {
+        format!(
+            "{clipped}, and no chain blew up: the largest loss was {largest}, the last one {last}\n"
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn behaviour(clipped_steps: u64, largest_loss: f64) -> Behaviour {
+        Behaviour {
+            effective_temperature_times_n: None,
+            temperature_times_n: 1.0,
+            tau_mean: None,
+            tau_sd: None,
+            disagreement: None,
+            clipped_steps,
+            largest_loss,
+            final_loss: 1.25,
+        }
+    }
+
+    #[test]
+    fn clipping_and_blow_ups_are_told_in_words() {
+        assert_eq!(
+            incidents(&behaviour(0, 2.5)),
+            "No gradient was clipped, and no chain blew up: the largest loss was 2.500, the last one 1.250\n"
+        );
+        assert_eq!(
+            incidents(&behaviour(12, 54.0)),
+            "The gradients of 12 steps were clipped, and a chain blew up on the way: its loss \
+             reached 54.00 and ended at 1.250; lower `schedule.step_size.value` or `method.clip`\n"
+        );
+    }
+}

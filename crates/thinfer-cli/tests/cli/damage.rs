@@ -1,0 +1,77 @@
+//! Files of a run that were cut or flipped: named, and the ones before them used.
+
+use std::fs;
+use std::path::Path;
+
+use insta::assert_snapshot;
+
+use crate::workspace::{Workspace, assert_same};
+
+const NEWEST: &str = "runs/tiny/chain-0/checkpoint";
+const PREVIOUS: &str = "runs/tiny/chain-0/checkpoint.previous";
+
+fn cut(path: &Path) {
+    let bytes = fs::read(path).unwrap();
+    fs::write(path, &bytes[..bytes.len() / 2]).unwrap();
+}
+
+fn flip(path: &Path) {
+    let mut bytes = fs::read(path).unwrap();
+    let at = bytes.len() - 20;
+    bytes[at] ^= 0x10;
+    fs::write(path, bytes).unwrap();
+}
+
+/// Damages one file of a finished run; `--resume` must name it and end with the same bits.
+fn damaged_and_resumed(file: &str, damage: fn(&Path)) -> String {
+    let workspace = Workspace::trained();
+    workspace.succeeds(&["train", "tiny.toml", "--out", "whole", "--quiet"]);
+    damage(&workspace.path(file));
+    let looked = workspace.succeeds(&["eval", "runs/tiny"]).stderr;
+    let resumed = workspace.succeeds(&["train", "tiny.toml", "--resume"]).stderr;
+    let notice = resumed.lines().find(|line| line.starts_with("notice: ")).unwrap();
+    assert!(looked.contains(notice), "{looked}");
+    assert!(looked.contains("the run is not finished: 0 of 1 chains"), "{looked}");
+    assert_same(&workspace.path("runs/tiny"), &workspace.path("whole"), file);
+    notice.to_owned()
+}
+
+#[test]
+fn a_truncated_checkpoint_is_passed_over() {
+    assert_snapshot!(damaged_and_resumed(NEWEST, cut), @"notice: runs/tiny/chain-0/checkpoint: the file is damaged (it is shorter than its header says); going on from runs/tiny/chain-0/checkpoint.previous, step 15");
+}
+
+#[test]
+fn a_flipped_bit_in_a_checkpoint_is_passed_over() {
+    assert_snapshot!(damaged_and_resumed(NEWEST, flip), @"notice: runs/tiny/chain-0/checkpoint: the file is damaged (the checksum of its contents is wrong, or it was cut short); going on from runs/tiny/chain-0/checkpoint.previous, step 15");
+}
+
+#[test]
+fn a_flipped_bit_in_a_sample_is_passed_over() {
+    let sample = "runs/tiny/chain-0/snapshot-000018.safetensors";
+    let notice = damaged_and_resumed(sample, flip);
+    assert!(notice.contains("snapshot-000018.safetensors: the snapshot is damaged"), "{notice}");
+}
+
+#[test]
+fn two_damaged_checkpoints_are_an_error() {
+    let workspace = Workspace::trained();
+    flip(&workspace.path(NEWEST));
+    cut(&workspace.path(PREVIOUS));
+    for arguments in [&["eval", "runs/tiny"][..], &["train", "tiny.toml", "--resume"]] {
+        let message = workspace.fails(1, arguments);
+        let error = message.lines().find(|line| line.starts_with("error: ")).unwrap();
+        assert!(error.contains("chain-0/checkpoint"), "{error}");
+        assert!(error.contains("the file is damaged"), "{error}");
+    }
+    workspace.succeeds(&["train", "tiny.toml", "--force"]);
+}
+
+#[test]
+fn a_checkpoint_that_is_gone_leaves_the_one_before_it() {
+    let workspace = Workspace::trained();
+    workspace.succeeds(&["train", "tiny.toml", "--out", "whole", "--quiet"]);
+    fs::remove_file(workspace.path(NEWEST)).unwrap();
+    workspace.succeeds(&["train", "tiny.toml", "--resume"]);
+    assert_same(&workspace.path("runs/tiny"), &workspace.path("whole"), "checkpoint gone");
+}

@@ -1,0 +1,221 @@
+use insta::assert_snapshot;
+
+use crate::workspace::Workspace;
+
+fn help(command: &str) -> String {
+    Workspace::new().succeeds(&[command, "--help"]).stdout
+}
+
+#[test]
+fn every_help_fits_one_screen_and_shows_an_example() {
+    let workspace = Workspace::new();
+    let top = workspace.succeeds(&["--help"]).stdout;
+    let listed = top.lines().skip_while(|line| *line != "Commands:").skip(1);
+    let commands: Vec<&str> = listed
+        .take_while(|line| !line.is_empty())
+        .filter_map(|line| line.split_whitespace().next())
+        .collect();
+    for command in ["train", "eval", "predict", "report", "export", "completions"] {
+        assert!(commands.contains(&command), "{command} is not in\n{top}");
+    }
+    let helps = commands.iter().map(|command| help(command)).chain([top.clone()]);
+    for text in helps {
+        assert!(text.lines().count() <= 24, "{} lines:\n{text}", text.lines().count());
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        assert!(text.contains("Examples:\n  thinfer "), "{text}");
+        assert!(text.contains("--quiet") && text.contains("--json"), "{text}");
+    }
+}
+
+#[test]
+fn help_of_train() {
+    assert_snapshot!(help("train"), @r"
+    Train and prune a network, from one configuration file
+
+    Usage: thinfer train [OPTIONS] <CONFIG>
+
+    Arguments:
+      <CONFIG>  The settings, as TOML; docs/config.md lists them
+
+    Options:
+          --set <KEY=VALUE>  Change a setting, such as `train.epochs=500`
+          --out <DIR>        The folder of the run [default: runs/NAME for
+                             NAME.toml]
+          --resume           Go on with the run in the folder
+          --force            Replace the run in the folder
+      -q, --quiet            Only results and errors, no progress or notices
+          --json             Print the result as one JSON object
+      -h, --help             Print help
+
+    Ctrl-C stops after a checkpoint; --resume goes on to the same bits.
+
+    Examples:
+      thinfer train configs/example1.toml
+      thinfer train configs/example1.toml --set train.epochs=500 --set seed=2 \
+          --out runs/short
+    ");
+}
+
+#[test]
+fn help_of_eval() {
+    assert_snapshot!(help("eval"), @"
+    Score a run on its test rows and show what it selected
+
+    Usage: thinfer eval [OPTIONS] <RUN>
+
+    Arguments:
+      <RUN>  The folder of the run
+
+    Options:
+          --out <FILE>  Also write the evaluation there, as JSON
+          --force       Replace FILE
+      -q, --quiet       Only results and errors, no progress or notices
+          --json        Print the result as one JSON object
+      -h, --help        Print help
+
+    Examples:
+      thinfer eval runs/example1
+      thinfer eval runs/example1 --json | jq .selected
+    ");
+}
+
+#[test]
+fn help_of_predict() {
+    assert_snapshot!(help("predict"), @"
+    Predict new rows: means and intervals, or class probabilities
+
+    Usage: thinfer predict [OPTIONS] <RUN> <INPUT>
+
+    Arguments:
+      <RUN>    The folder of the run
+      <INPUT>  The table: .csv, .tsv or .parquet, with the input columns of the run
+
+    Options:
+          --out <FILE>  Write there (.csv, .tsv, .parquet), not to standard output
+          --force       Replace FILE
+      -q, --quiet       Only results and errors, no progress or notices
+          --json        Print the result as one JSON object
+      -h, --help        Print help
+
+    Rows with missing inputs keep their place and stay empty. Columns: row, mean,
+    sd, lower90, upper90; or row, p_CLASS for every class, predicted.
+
+    Examples:
+      thinfer predict runs/example1 new.csv > predictions.csv
+      thinfer predict runs/example1 new.parquet --out predictions.parquet
+    ");
+}
+
+#[test]
+fn help_of_report() {
+    assert_snapshot!(help("report"), @"
+    Write a report of a run: one HTML file that needs nothing else
+
+    Usage: thinfer report [OPTIONS] <RUN>
+
+    Arguments:
+      <RUN>  The folder of the run
+
+    Options:
+          --out <FILE>  Where to write [default: RUN/report.html]
+          --force       Replace FILE
+      -q, --quiet       Only results and errors, no progress or notices
+          --json        Print the result as one JSON object
+      -h, --help        Print help
+
+    Examples:
+      thinfer report runs/example1
+      thinfer report runs/example1 --out example1.html
+    ");
+}
+
+#[test]
+fn help_of_export() {
+    assert_snapshot!(help("export"), @"
+    Export the posterior samples of a run, with masks and names
+
+    Usage: thinfer export [OPTIONS] <RUN>
+
+    Arguments:
+      <RUN>  The folder of the run
+
+    Options:
+          --format <FORMAT>  The format of the file [default: safetensors]
+          --out <FILE>       Where to write [default: RUN/posterior.safetensors]
+          --force            Replace FILE
+      -q, --quiet            Only results and errors, no progress or notices
+          --json             Print the result as one JSON object
+      -h, --help             Print help
+
+    The file is read back and compared bit by bit.
+
+    Examples:
+      thinfer export runs/example1
+      thinfer export runs/example1 --format safetensors --out posterior.safetensors
+    ");
+}
+
+#[test]
+fn help_of_completions() {
+    assert_snapshot!(help("completions"), @"
+    Print a completion script for a shell
+
+    Usage: thinfer completions [OPTIONS] <SHELL>
+
+    Arguments:
+      <SHELL>  The shell [possible values: bash, elvish, fish, powershell, zsh]
+
+    Options:
+      -q, --quiet  Only results and errors, no progress or notices
+          --json   Print the result as one JSON object
+      -h, --help   Print help
+
+    Examples:
+      thinfer completions bash > ~/.local/share/bash-completion/completions/thinfer
+      thinfer completions zsh > ~/.zfunc/_thinfer
+    ");
+}
+
+#[test]
+fn the_version_is_that_of_the_package() {
+    let version = Workspace::new().succeeds(&["--version"]).stdout;
+    assert_eq!(version, format!("thinfer {}\n", env!("CARGO_PKG_VERSION")));
+}
+
+#[test]
+fn every_shell_gets_a_script_that_knows_the_commands() {
+    let workspace = Workspace::new();
+    for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
+        let script = workspace.succeeds(&["completions", shell]).stdout;
+        assert!(script.contains("predict") && script.contains("resume"), "{shell}");
+        assert_eq!(workspace.json(&["completions", shell])["shell"], shell);
+    }
+}
+
+#[test]
+fn usage_errors_have_code_2() {
+    let workspace = Workspace::new();
+    assert_snapshot!(workspace.fails(2, &["train", "tiny.toml", "--resume", "--force"]), @"
+    error: the argument '--resume' cannot be used with '--force'
+
+    Usage: thinfer train --resume <CONFIG>
+
+    For more information, try '--help'.
+    ");
+    assert_snapshot!(workspace.fails(2, &["trian"]), @"
+    error: unrecognized subcommand 'trian'
+
+      tip: a similar subcommand exists: 'train'
+
+    Usage: thinfer [OPTIONS] <COMMAND>
+
+    For more information, try '--help'.
+    ");
+    assert_snapshot!(workspace.fails(2, &["export", "runs/tiny", "--format", "onnx"]), @"
+    error: invalid value 'onnx' for '--format <FORMAT>'
+      [possible values: safetensors]
+
+    For more information, try '--help'.
+    ");
+    assert!(workspace.fails(2, &[]).contains("Usage: thinfer"));
+}

@@ -1,0 +1,9 @@
+//! The program from the outside: what it prints, writes and answers with.
+
+mod bad_input;
+mod damage;
+mod help;
+mod interrupt;
+mod look;
+mod train;
+mod workspace;

@@ -1,0 +1,120 @@
+use std::fs;
+
+use insta::assert_snapshot;
+use serde_json::Value;
+
+use crate::workspace::{Workspace, assert_same, names};
+
+#[test]
+fn a_run_leaves_its_files_and_tells_what_it_found() {
+    let workspace = Workspace::new();
+    let outcome = workspace.succeeds(&["train", "tiny.toml"]);
+    let run = workspace.path("runs/tiny");
+    assert_eq!(
+        names(&run),
+        ["chain-0", "config.toml", "evaluation.json", "history.csv", "report.html", "run.json"]
+    );
+    assert_eq!(
+        names(&run.join("chain-0")),
+        [
+            "checkpoint",
+            "checkpoint.previous",
+            "snapshot-000007.safetensors",
+            "snapshot-000008.safetensors",
+            "snapshot-000009.safetensors",
+            "snapshot-000017.safetensors",
+            "snapshot-000018.safetensors",
+            "snapshot-000019.safetensors",
+        ]
+    );
+    let first = outcome.stderr.lines().next().unwrap();
+    assert!(first.starts_with("cpu, ") && first.contains(" for 1 chain; 200 training,"), "{first}");
+    assert!(first.contains("8 inputs, 67 weights; about "), "{first}");
+    let last = outcome.stderr.lines().last().unwrap();
+    assert_eq!(last, "wrote runs/tiny/evaluation.json and runs/tiny/report.html");
+    for part in ["1000 test rows", "posterior (", "MSE", "of 8 variables selected; FDR ", "time: "]
+    {
+        assert!(outcome.stdout.contains(part), "no {part} in\n{}", outcome.stdout);
+    }
+    assert!(!outcome.stdout.contains('\x1b') && !outcome.stderr.contains('\x1b'));
+    let evaluation = fs::read(run.join("evaluation.json")).unwrap();
+    let evaluation: Value = serde_json::from_slice(&evaluation).unwrap();
+    assert_eq!(evaluation["rows"], serde_json::json!([200, 1000, 1000]));
+}
+
+#[test]
+fn json_is_one_object_and_quiet_is_quiet() {
+    let workspace = Workspace::new();
+    let outcome = workspace.succeeds(&["train", "tiny.toml", "--json", "--quiet"]);
+    assert_eq!(outcome.stderr, "");
+    let result: Value = serde_json::from_str(&outcome.stdout).unwrap();
+    assert_eq!(result["run"], "runs/tiny");
+    assert_eq!(result["task"], "regression");
+    assert_eq!(result["files"]["report"], "runs/tiny/report.html");
+    assert!(result["posterior"]["mse"].is_f64() && result["seconds"].is_f64());
+    assert_eq!(result["inclusion"].as_object().unwrap().len(), 8);
+}
+
+#[test]
+fn a_run_that_is_there_is_kept_unless_told_otherwise() {
+    let workspace = Workspace::trained();
+    let before = fs::read(workspace.path("runs/tiny/chain-0/snapshot-000019.safetensors")).unwrap();
+    assert_snapshot!(workspace.fails(2, &["train", "tiny.toml"]), @"error: runs/tiny already holds a run; continue it with --resume, replace it with --force, or choose another folder with --out");
+    let other = ["train", "tiny.toml", "--set", "seed=2"];
+    let message = workspace.fails(1, &[&other[..], &["--resume"]].concat());
+    assert!(message.contains("started with other settings"), "{message}");
+    let path = workspace.path("runs/tiny/chain-0/snapshot-000019.safetensors");
+    assert_eq!(fs::read(&path).unwrap(), before);
+
+    workspace.write("runs/tiny/notes.txt", "mine");
+    workspace.succeeds(&[&other[..], &["--force"]].concat());
+    assert_ne!(fs::read(&path).unwrap(), before);
+    assert_eq!(fs::read(workspace.path("runs/tiny/notes.txt")).unwrap(), b"mine");
+}
+
+#[test]
+fn a_finished_run_can_be_resumed_to_itself() {
+    let workspace = Workspace::trained();
+    workspace.succeeds(&["train", "tiny.toml", "--out", "other"]);
+    workspace.succeeds(&["train", "tiny.toml", "--resume"]);
+    assert_same(&workspace.path("runs/tiny"), &workspace.path("other"), "resumed when done");
+    // The settings that a run keeps in its folder are those of that run.
+    workspace.succeeds(&["train", "other/config.toml", "--resume"]);
+    assert!(!workspace.path("runs/config").exists());
+}
+
+#[test]
+fn chains_and_settings_come_from_the_command_line() {
+    let workspace = Workspace::new();
+    let set = ["--set", "chains=3", "--set", "seed=9", "--set", "model.hidden=[4]"];
+    workspace.succeeds(&[&["train", "tiny.toml", "--out", "three"][..], &set].concat());
+    let folders = names(&workspace.path("three"));
+    assert_eq!(&folders[..3], ["chain-0", "chain-1", "chain-2"]);
+    let config = fs::read_to_string(workspace.path("three/config.toml")).unwrap();
+    assert!(config.contains("seed = 9\n") && config.contains("hidden = [4]"), "{config}");
+}
+
+#[test]
+fn a_loss_that_is_not_finite_names_the_step() {
+    let workspace = Workspace::new();
+    let set = ["--set", "schedule.step_size.value=1e6", "--set", "train.epochs=200"];
+    let message = workspace.fails(1, &[&["train", "tiny.toml"][..], &set].concat());
+    assert!(message.contains("is not finite at step "), "{message}");
+    assert!(message.contains("Lower `schedule.step_size"), "{message}");
+}
+
+#[test]
+fn the_shipped_configurations_are_valid() {
+    let configs = concat!(env!("CARGO_MANIFEST_DIR"), "/../../configs");
+    let workspace = Workspace::new();
+    for example in ["example1", "example2", "example3"] {
+        let config = format!("{configs}/{example}.toml");
+        let small = ["data.columns=6", "data.train_rows=50", "train.epochs=6"];
+        let mut arguments = vec!["train", &config, "--out", example];
+        arguments.extend(small.iter().flat_map(|set| ["--set", set]));
+        let result = workspace.json(&arguments);
+        let classes = example == "example3";
+        assert_eq!(result["posterior"]["accuracy"].is_f64(), classes);
+        assert_eq!(result["posterior"]["mse"].is_f64(), !classes);
+    }
+}

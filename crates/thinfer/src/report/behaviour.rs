@@ -1,0 +1,209 @@
+//! What the chains did, and what to make of it.
+
+use super::page::{
+    bullets, count, listed, number, number_or_nothing, paragraph, percent, plural, section, table,
+};
+use crate::data::Task;
+use crate::evaluate::{Evaluation, LEVEL};
+use crate::run::Run;
+
+/// Samples that differ by less than this share of the target's spread are nearly copies.
+const COPIES: f64 = 0.01;
+/// Temperatures further apart than this factor are different.
+const FAR: f64 = 1.5;
+/// More clipped steps than this share change what the chain samples from.
+const CLIPPED: f64 = 0.01;
+/// A loss larger than this multiple of the final one is a blow-up.
+const BLOW_UP: f64 = 3.0;
+
+/// Coverage further than this from its level is wrong.
+const MISCOVERED: f64 = 0.05;
+
+/// The section about behaviour.
+pub(super) fn section_of(run: &Run, evaluation: &Evaluation, warnings: &[String]) -> String {
+    let seen = &evaluation.behaviour;
+    let mut html = if warnings.is_empty() {
+        paragraph("Nothing unusual was noticed.")
+    } else {
+        let worded: Vec<String> = warnings.iter().map(|w| format!("Warning: {w}")).collect();
+        bullets("warnings", &worded)
+    };
+    let asked = seen.effective_temperature_times_n.map(|_| seen.temperature_times_n);
+    let spread = target_spread(run);
+    let unit = match evaluation.task {
+        Task::Regression => "in units of the target",
+        Task::Classification => "of class probabilities",
+    };
+    let rows = [
+        ["Temperature asked for, times N".to_owned(), number_or_nothing(asked)],
+        [
+            "Temperature of the injected noise at the end, times N".to_owned(),
+            number_or_nothing(seen.effective_temperature_times_n),
+        ],
+        ["Mean of \u{3c4} over weights at the end".to_owned(), number_or_nothing(seen.tau_mean)],
+        ["Standard deviation of \u{3c4} over weights".to_owned(), number_or_nothing(seen.tau_sd)],
+        [format!("Disagreement between samples, {unit}"), number_or_nothing(seen.disagreement)],
+        ["Spread (sd) of the target on the test rows".to_owned(), number_or_nothing(spread)],
+        [
+            "Clipped steps".to_owned(),
+            format!(
+                "{} of {}",
+                count(seen.clipped_steps as usize),
+                count(steps_done(run) as usize)
+            ),
+        ],
+        ["Largest loss after the first tenth of the run".to_owned(), number(seen.largest_loss)],
+        ["Final loss".to_owned(), number(seen.final_loss)],
+    ];
+    html.push_str(&table(&[], &rows.map(Vec::from)));
+    section("behaviour", "What the chains did", &html)
+}
+
+/// What deserves attention, in words.
+pub(super) fn warnings(run: &Run, evaluation: &Evaluation) -> Vec<String> {
+    let seen = &evaluation.behaviour;
+    let mut found = Vec::new();
+    found.extend(unfinished(run));
+    found.extend(no_better(evaluation));
+    found.extend(wrong_coverage(evaluation));
+
+    let members = evaluation.posterior.members;
+    if members == 1 {
+        found.push(
+            "the posterior is a single sample, so it says nothing about what is unknown of the \
+             weights; let pruning end earlier (`prune.freeze_after_epochs`), or take more samples \
+             a cycle or more chains."
+                .into(),
+        );
+    } else if let (Some(difference), Some(spread)) = (seen.disagreement, target_spread(run))
+        && spread > 0.0
+        && difference < COPIES * spread
+    {
+        found.push(format!(
+            "the {members} samples of the posterior are nearly copies of each other: they differ by \
+             {} of the spread of the target; uncertainty about the weights is not \
+             represented. Try a higher temperature, more cycles or more chains.",
+            percent(difference / spread)
+        ));
+    }
+    if let Some(effective) = seen.effective_temperature_times_n {
+        let ratio = effective / seen.temperature_times_n;
+        if ratio.is_finite() && !(1.0 / FAR..=FAR).contains(&ratio) {
+            let (side, effect) =
+                if ratio < 1.0 { ("lower", "too narrow") } else { ("higher", "too wide") };
+            found.push(format!(
+                "the noise at the end had temperature {} / N, {side} than the {} / N asked for, so \
+                 the samples are spread {effect}ly; `method.noise = \"exact\"` has the temperature \
+                 asked for.",
+                number(effective),
+                number(seen.temperature_times_n)
+            ));
+        }
+    }
+    let steps = steps_done(run) as f64;
+    if steps > 0.0 && seen.clipped_steps as f64 > CLIPPED * steps {
+        found.push(format!(
+            "{} of all steps were clipped, which changes what the chain samples from; lower \
+             `schedule.step_size` or raise `method.clip`.",
+            percent(seen.clipped_steps as f64 / steps)
+        ));
+    }
+    // For a positive final loss: largest > 3 final. A Gaussian likelihood can also be negative.
+    let (largest, last) = (seen.largest_loss, seen.final_loss);
+    if largest - last > (BLOW_UP - 1.0) * last.abs() {
+        found.push(format!(
+            "the loss blew up on the way: {} after the first tenth of the run, against {} at the \
+             end; samples taken near the blow-up are from another place. Lower \
+             `schedule.step_size`.",
+            number(largest),
+            number(last)
+        ));
+    }
+    found
+}
+
+/// Chains that are missing or not at their end.
+fn unfinished(run: &Run) -> Vec<String> {
+    let mut found = Vec::new();
+    let (there, wanted) = (run.results.len(), run.info.config.chains);
+    if there < wanted {
+        found.push(format!("only {there} of {} gave results so far.", plural(wanted, "chain")));
+    }
+    let epochs = run.info.config.train.epochs;
+    let behind: Vec<String> = run
+        .results
+        .iter()
+        .map(|r| (r.chain, r.records.last().map_or(0, |record| record.epoch + 1)))
+        .filter(|(_, done)| *done < epochs)
+        .map(|(chain, done)| format!("chain {chain} has done {}", count(done)))
+        .collect();
+    if !behind.is_empty() {
+        found.push(format!(
+            "the run is not finished: of {}, {}; go on with --resume.",
+            plural(epochs, "epoch"),
+            listed(&behind, 4)
+        ));
+    }
+    found
+}
+
+/// A network that a constant beats has learned nothing.
+fn no_better(evaluation: &Evaluation) -> Option<String> {
+    let (ours, constant) = (&evaluation.posterior, &evaluation.baseline);
+    let (worse, baseline) = match evaluation.task {
+        Task::Regression => (ours.mse? >= constant.mse?, "the mean of the training rows"),
+        Task::Classification => (ours.accuracy? <= constant.accuracy?, "the most frequent class"),
+    };
+    worse.then(|| format!("on the test rows the posterior is no better than {baseline}."))
+}
+
+/// Intervals that hold far more or fewer rows than they say, beyond what chance explains.
+fn wrong_coverage(evaluation: &Evaluation) -> Option<String> {
+    let covered = evaluation.posterior.coverage90?;
+    let chance = 3.0 * (LEVEL * (1.0 - LEVEL) / (evaluation.rows.2.max(1) as f64)).sqrt();
+    let off = covered - LEVEL;
+    let words = if off < 0.0 { "narrow: the network is too sure" } else { "wide" };
+    (off.abs() > MISCOVERED.max(chance)).then(|| {
+        format!(
+            "the {} intervals hold {} of the test rows, so they are too {words}. Either the \
+             network has not learned enough, or `model.noise_sigma` is wrong; with \
+             `model.noise = \"learned\"` it is learned.",
+            percent(LEVEL),
+            percent(covered)
+        )
+    })
+}
+
+/// Steps of one epoch of one chain.
+pub(super) fn steps_per_epoch(run: &Run) -> u64 {
+    let rows = run.data.train_rows.max(1);
+    rows.div_ceil(run.info.config.train.batch.clamp(1, rows)) as u64
+}
+
+/// Steps that all chains together have done.
+pub(super) fn steps_done(run: &Run) -> u64 {
+    let epochs = run.results.iter().filter_map(|r| r.records.last()).map(|r| r.epoch as u64 + 1);
+    epochs.sum::<u64>() * steps_per_epoch(run)
+}
+
+/// The standard deviation of the target on the test rows in the user's units; of classes the mean
+/// of √(p(1 − p)) over them.
+fn target_spread(run: &Run) -> Option<f64> {
+    let targets = run.data.test.targets();
+    if targets.is_empty() {
+        return None;
+    }
+    let n = targets.len() as f64;
+    Some(match run.data.task {
+        Task::Regression => {
+            let mean = targets.iter().map(|y| f64::from(*y)).sum::<f64>() / n;
+            let squares = targets.iter().map(|y| (f64::from(*y) - mean).powi(2));
+            (squares.sum::<f64>() / n).sqrt() * run.data.schema.target_scale().1
+        }
+        Task::Classification => {
+            let classes = run.data.classes.max(1);
+            let share = |k: usize| targets.iter().filter(|y| **y as usize == k).count() as f64 / n;
+            (0..classes).map(|k| (share(k) * (1.0 - share(k))).sqrt()).sum::<f64>() / classes as f64
+        }
+    })
+}

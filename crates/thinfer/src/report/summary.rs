@@ -1,0 +1,202 @@
+//! The head of the page: what was done, what came out, in a sentence and in tables.
+
+use super::page::{
+    count, element, escape, listed, number_or_nothing, paragraph, percent, percent_or_nothing,
+    plural, quantity, remark, section, table,
+};
+use crate::config::{Config, DataKind, MethodKind, Preset};
+use crate::data::Task;
+use crate::evaluate::{Evaluation, Scores};
+use crate::run::Run;
+
+/// Names in a sentence, at most.
+const MOST_NAMES: usize = 12;
+
+/// The title: the data and the method, in the words of the configuration.
+pub(super) fn title(config: &Config) -> String {
+    format!("{}, {}", data_name(config), method_name(config.method.kind))
+}
+
+fn data_name(config: &Config) -> String {
+    let data = &config.data;
+    match data.kind {
+        DataKind::Example1 => "example1".into(),
+        DataKind::Example2 => "example2".into(),
+        DataKind::Example3 => "example3".into(),
+        DataKind::Table => {
+            let path = data.path.as_deref().unwrap_or_default();
+            let file = path.rsplit(['/', '\\']).next().unwrap_or(path);
+            format!("{} from {file}", data.target.as_deref().unwrap_or_default())
+        }
+    }
+}
+
+/// The method, in the words of the configuration.
+pub(super) fn method_name(kind: MethodKind) -> &'static str {
+    match kind {
+        MethodKind::EmMcmc => "em-mcmc",
+        MethodKind::Sghmc => "sghmc",
+        MethodKind::CvAdam => "cv-adam",
+        MethodKind::Sgd => "sgd",
+    }
+}
+
+/// Title, sentence and tables. `warnings` is how many the chains gave rise to.
+pub(super) fn head(run: &Run, evaluation: &Evaluation, warnings: usize) -> String {
+    let title = element("h1", &escape(&title(&run.info.config)));
+    let about = element("p class=\"about\"", &escape(&about(run, evaluation)));
+    let sentence = element("p class=\"summary\"", &escape(&sentence(run, evaluation)));
+    let warnings = match warnings {
+        0 => String::new(),
+        n => {
+            let link = format!("<a href=\"#behaviour\">{}</a>", plural(n, "warning"));
+            element("p", &format!("{link} about this run."))
+        }
+    };
+    let half = |name: &str, table: &str| element("div", &(element("h3", name) + table));
+    let variables = half("Variables", &selection(run, evaluation));
+    let columns = variables + &half("Size", &size(evaluation));
+    let figures = scores(evaluation) + &element("div class=\"columns\"", &columns);
+    [title, about, sentence, warnings, section("key-figures", "Key figures", &figures)].concat()
+}
+
+fn about(run: &Run, evaluation: &Evaluation) -> String {
+    let config = &run.info.config;
+    let (train, validation, test) = evaluation.rows;
+    let preset = match config.preset {
+        Preset::Exact => "exact",
+        Preset::Paper => "paper",
+        Preset::ReferenceCode => "reference-code",
+    };
+    let mut layers = vec![run.info.network.input_len()];
+    layers.extend(&config.model.hidden);
+    layers.push(run.info.network.output_len());
+    let layers: Vec<String> = layers.iter().map(usize::to_string).collect();
+    format!(
+        "{} training, {} validation and {} test rows; network {}; preset {preset}; {}, {}.",
+        count(train),
+        count(validation),
+        count(test),
+        layers.join("-"),
+        plural(config.chains, "chain"),
+        plural(config.train.epochs, "epoch"),
+    )
+}
+
+/// What came out, in a sentence.
+fn sentence(run: &Run, evaluation: &Evaluation) -> String {
+    let variables = run.data.names.len();
+    let selected = &evaluation.selected;
+    let kind = run.info.config.method.kind;
+    let chosen = if kind != MethodKind::EmMcmc {
+        let name = method_name(kind);
+        format!("All {} are used, as {name} selects none", plural(variables, "variable"))
+    } else if selected.is_empty() {
+        format!("None of the {} was selected", plural(variables, "variable"))
+    } else {
+        format!(
+            "{} of {} {} selected: {}",
+            count(selected.len()),
+            plural(variables, "variable"),
+            if selected.len() == 1 { "was" } else { "were" },
+            listed(selected, MOST_NAMES)
+        )
+    };
+    let (ours, constant) = (&evaluation.posterior, &evaluation.baseline);
+    let worth = match evaluation.task {
+        Task::Regression => format!(
+            "held-out MSE {} (90\u{a0}% interval coverage {}) against {} for the mean",
+            number_or_nothing(ours.mse),
+            percent_or_nothing(ours.coverage90),
+            number_or_nothing(constant.mse)
+        ),
+        Task::Classification => format!(
+            "held-out accuracy {} (calibration error {}) against {} for the most frequent class",
+            percent_or_nothing(ours.accuracy),
+            percent_or_nothing(ours.ece),
+            percent_or_nothing(constant.accuracy)
+        ),
+    };
+    format!("{chosen}; {worth}.")
+}
+
+fn scores(evaluation: &Evaluation) -> String {
+    let regression = evaluation.task == Task::Regression;
+    let head: &[&str] = if regression {
+        &["On the test rows", "Samples", "MSE", "NLL", "In 90\u{a0}% interval"]
+    } else {
+        &["On the test rows", "Samples", "Accuracy", "NLL", "ECE", "Brier"]
+    };
+    let row = |name: &str, s: &Scores| {
+        let members = if s.members == 0 { "\u{2013}".into() } else { count(s.members) };
+        let mut cells = vec![name.to_owned(), members];
+        if regression {
+            cells.extend([
+                number_or_nothing(s.mse),
+                number_or_nothing(s.nll),
+                percent_or_nothing(s.coverage90),
+            ]);
+        } else {
+            cells.extend([
+                percent_or_nothing(s.accuracy),
+                number_or_nothing(s.nll),
+                percent_or_nothing(s.ece),
+                number_or_nothing(s.brier),
+            ]);
+        }
+        cells
+    };
+    let constant =
+        if regression { "Baseline: the mean" } else { "Baseline: the most frequent class" };
+    let mut html = table(
+        head,
+        &[
+            row("Posterior", &evaluation.posterior),
+            row("All samples", &evaluation.all_samples),
+            row("Last iterate", &evaluation.last),
+            row(constant, &evaluation.baseline),
+        ],
+    );
+    html.push_str(&remark(
+        "The posterior averages the samples that share their chain's final mask; \u{201c}all \
+         samples\u{201d} averages also those taken while the run still pruned; the last iterate is \
+         the last sample of each chain alone, its scores averaged over chains.",
+    ));
+    html
+}
+
+fn selection(run: &Run, evaluation: &Evaluation) -> String {
+    let variables = run.data.names.len();
+    let selected = evaluation.selected.len();
+    let mut rows = vec![
+        vec!["Variables".to_owned(), count(variables)],
+        vec!["Selected".to_owned(), count(selected)],
+    ];
+    let Some(found) = &evaluation.selection else {
+        return table(&[], &rows)
+            + &paragraph("Which variables matter is not known for this data.");
+    };
+    let truth = run.data.truth.as_ref().map_or(0, Vec::len);
+    rows.extend([
+        vec!["Variables that matter".to_owned(), count(truth)],
+        vec!["False discoveries".to_owned(), count(found.false_discoveries)],
+        vec!["Missed".to_owned(), count(found.missed)],
+        vec!["FDR, false of the selected".to_owned(), percent(found.fdr)],
+        vec!["FNDR, missed of those that matter".to_owned(), percent(found.fndr)],
+    ]);
+    table(&[], &rows)
+}
+
+fn size(evaluation: &Evaluation) -> String {
+    let size = &evaluation.size;
+    let (before, after) = size.multiply_adds;
+    let rows = [
+        ["Parameters".to_owned(), count(size.parameters)],
+        ["Parameters kept".to_owned(), quantity(size.kept)],
+        ["Sparsity, all parameters".to_owned(), percent(size.sparsity.value())],
+        ["Sparsity, weights without biases".to_owned(), percent(size.weight_sparsity.value())],
+        ["Multiply-adds a row, before".to_owned(), count(before)],
+        ["Multiply-adds a row, after".to_owned(), quantity(after)],
+    ];
+    table(&[], &rows.map(Vec::from))
+}
