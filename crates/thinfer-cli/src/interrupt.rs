@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context as _;
+use thinfer::Error;
 
 use crate::context::{Context, to_stderr};
 
@@ -24,4 +25,13 @@ pub(crate) fn stop_flag(context: &Context) -> anyhow::Result<&'static AtomicBool
     })
     .context("Ctrl-C cannot be watched for; start the program from an ordinary shell")?;
     Ok(&STOP)
+}
+
+/// Where the user stopped the work, says how to go on; other errors stay as they are.
+pub(crate) fn explain(error: Error, how: impl FnOnce() -> String) -> anyhow::Error {
+    if let Error::Interrupted(_) = error {
+        anyhow::Error::from(error).context(how())
+    } else {
+        error.into()
+    }
 }

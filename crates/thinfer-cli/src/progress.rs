@@ -62,8 +62,13 @@ impl Observer for Progress<'_> {
             }
             return;
         }
+        let after = chains.range(chain + 1..).next().map(|(_, bar)| bar.clone());
         let bar = chains.entry(chain).or_insert_with(|| {
-            let bar = self.bars.add(ProgressBar::new(total));
+            let bar = ProgressBar::new(total);
+            let bar = match after {
+                Some(after) => self.bars.insert_before(&after, bar),
+                None => self.bars.add(bar),
+            };
             bar.set_style(style());
             bar.set_prefix(self.what.map_or_else(|| format!("chain {chain}"), str::to_owned));
             bar.set_position(step);

@@ -28,7 +28,9 @@ pub(crate) fn number(value: f64) -> String {
     if !(1e-4..1e6).contains(&size) {
         return format!("{value:.3e}");
     }
-    let before = size.log10().floor() as i32 + 1;
+    // Rounded first: 0.99999 is 1.000 and has a digit before the point.
+    let rounded = (1e3 * size / 10f64.powf(size.log10().floor())).round() / 1e3;
+    let before = size.log10().floor() as i32 + if rounded >= 10.0 { 2 } else { 1 };
     format!("{value:.*}", (4 - before).clamp(0, 7) as usize)
 }
 
@@ -66,6 +68,7 @@ mod tests {
             shown,
             ["0", "1.031", "0.01235", "123.5", "98765", "-2.500", "1.000e9", "1.000e-9"]
         );
+        assert_eq!([0.999_99, 9.9999, 99.994].map(number), ["1.000", "10.00", "99.99"]);
         assert_eq!(number(f64::NAN), "NaN");
     }
 

@@ -214,8 +214,10 @@ pub fn table4(
     };
     let results: Vec<Result<()>> = std::thread::scope(|scope| {
         let workers: Vec<_> = (0..cores.min(jobs.len())).map(|_| scope.spawn(work)).collect();
-        let lost = || Err(Error::Data("a worker thread ended unexpectedly".into()));
-        workers.into_iter().map(|w| w.join().unwrap_or_else(|_| lost())).collect()
+        let join = |w: std::thread::ScopedJoinHandle<'_, Result<()>>| {
+            w.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        };
+        workers.into_iter().map(join).collect()
     });
     for result in results {
         match (result, folder) {

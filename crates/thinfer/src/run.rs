@@ -109,6 +109,9 @@ pub fn train(config: &Config, folder: &Path, mode: Mode, control: &Control<'_>) 
             ));
         }
     } else {
+        if mode == Mode::Force {
+            remove_run(folder)?;
+        }
         fs::create_dir_all(folder).map_err(|e| Error::file("create", folder, e))?;
         // run.json first: it is what makes the folder a run, should the next line not be reached.
         write_whole(&folder.join("run.json"), &to_json(&info)?)?;
@@ -172,7 +175,8 @@ fn prepare(folder: &Path, mode: Mode) -> Result<bool> {
     match mode {
         Mode::Resume if is_run => Ok(true),
         Mode::New if is_run => Err(Error::RunExists(folder.to_owned())),
-        Mode::Force if is_run => remove_run(folder).map(|()| false),
+        // What is there is removed when everything about the new run has been checked.
+        Mode::Force if is_run => Ok(false),
         _ if occupied => Err(Error::store(
             folder,
             "the folder is not empty and holds no run; choose another one with --out",

@@ -109,8 +109,9 @@ impl Schedule {
 pub fn sampling_epochs(epochs: usize, cycles: usize, samples_per_cycle: usize) -> Vec<usize> {
     let mut chosen: Vec<usize> = (1..=cycles)
         .flat_map(|cycle| {
-            let end = (epochs * cycle).div_ceil(cycles);
-            let start = (epochs * (cycle - 1)).div_ceil(cycles);
+            // Whole epochs before the restart: one that crosses it would be sampled at full step.
+            let end = epochs * cycle / cycles;
+            let start = epochs * (cycle - 1) / cycles;
             end.saturating_sub(samples_per_cycle).max(start)..end
         })
         .collect();
@@ -157,5 +158,7 @@ mod tests {
         assert_eq!(sampling_epochs(5, 1, 2), [3, 4]);
         assert_eq!(sampling_epochs(2, 1, 9), [0, 1]);
         assert_eq!(sampling_epochs(3, 6, 3), [0, 1, 2]);
+        // 400 epochs in 6 cycles: the first restart is in epoch 66.
+        assert_eq!(sampling_epochs(400, 6, 1)[..2], [65, 132]);
     }
 }

@@ -38,7 +38,7 @@ pub(crate) struct Args {
 
 #[derive(Clone, Copy, clap::ValueEnum)]
 enum TableArg {
-    /// Variable selection on the three simulated examples
+    // No doc comment: it would turn the help of this command into the long form.
     Table4,
 }
 
@@ -66,7 +66,15 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<()> {
     let progress = Progress::of(context, "runs");
     let table = table4(&plan, args.out.as_deref(), stop, &progress);
     progress.finish();
-    let table = table?;
+    let table = table.map_err(|error| {
+        interrupt::explain(error, || match &args.out {
+            Some(out) => format!(
+                "interrupted; finished runs are in {}, the same command goes on from there",
+                out.display()
+            ),
+            None => "interrupted; nothing was kept, give --out to go on another time".into(),
+        })
+    })?;
     if let Some(out) = &args.out {
         context.say(&format!("wrote {}", out.join("table4.json").display()));
     }

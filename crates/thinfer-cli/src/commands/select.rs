@@ -23,8 +23,8 @@ pub(crate) struct Args {
     /// The column to explain
     #[arg(long, value_name = "COLUMN")]
     target: String,
-    /// What kind of target it is [default: what its values suggest]
-    #[arg(long, value_enum)]
+    /// regression or classification [default: by values]
+    #[arg(long, value_enum, hide_possible_values = true)]
     task: Option<TaskArg>,
     /// Independent chains
     #[arg(long, default_value_t = 4)]
@@ -32,8 +32,8 @@ pub(crate) struct Args {
     /// Everything random follows from it
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Share of rows kept for the final comparison
-    #[arg(long, default_value_t = 0.2)]
+    /// Share of rows kept for the end [default: 0.2]
+    #[arg(long, value_name = "SHARE", default_value_t = 0.2, hide_default_value = true)]
     holdout: f64,
     /// Treat a column of numbers as a category
     #[arg(long, value_name = "COLUMN")]
@@ -80,7 +80,9 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<()> {
     let control = Control { stop, observer: &progress };
     let selected = select(&table, &args.target, &options, &control);
     progress.finish();
-    let selected = selected?;
+    let selected = selected.map_err(|error| {
+        interrupt::explain(error, || "interrupted; nothing was written, so start again".into())
+    })?;
     if let Some(out) = &args.out {
         thinfer::run::write_json(out, &selected)?;
         context.say(&format!("wrote {}", out.display()));

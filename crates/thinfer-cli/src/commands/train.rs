@@ -1,7 +1,6 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
-use thinfer::Error;
 use thinfer::config::Config;
 use thinfer::evaluate::{Evaluation, evaluate};
 use thinfer::run::{self, Control, Mode, Run};
@@ -48,7 +47,11 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<()> {
     let progress = Progress::new(context);
     let trained = run::train(&config, &folder, mode, &Control { stop, observer: &progress });
     progress.finish();
-    let run = trained.map_err(|error| args.explain(error, &folder))?;
+    let run = trained.map_err(|error| {
+        interrupt::explain(error, || {
+            format!("interrupted after a checkpoint; go on with `{}`", args.resuming(&folder))
+        })
+    })?;
     let evaluation = evaluate(&run.info.network, &run.data, &run.results)?;
 
     let evaluation_path = folder.join("evaluation.json");
@@ -81,21 +84,18 @@ impl Args {
         let beside = self.config.parent().filter(|parent| parent.join("run.json").exists());
         match (&self.out, beside) {
             (Some(out), _) => out.clone(),
-            (None, Some(own)) if self.resume => own.to_owned(),
+            (None, Some(own)) if self.resume => Path::new(".").join(own),
             _ => Path::new("runs").join(self.config.file_stem().unwrap_or_default()),
         }
     }
 
-    /// Says how to go on where the user stopped the run.
-    fn explain(&self, error: Error, folder: &Path) -> anyhow::Error {
-        let Error::Interrupted(_) = error else { return error.into() };
+    /// The command that goes on with the run.
+    fn resuming(&self, folder: &Path) -> String {
         let mut words = vec!["train".to_owned(), self.config.to_string_lossy().into_owned()];
         words.extend(self.set.iter().flat_map(|set| ["--set".to_owned(), set.clone()]));
         words.extend(["--out".to_owned(), folder.to_string_lossy().into_owned()]);
         let words: Vec<String> = words.iter().map(|word| quoted(word)).collect();
-        let command = format!("thinfer {} --resume", words.join(" "));
-        let text = format!("interrupted after a checkpoint; go on with `{command}`");
-        anyhow::Error::from(error).context(text)
+        format!("thinfer {} --resume", words.join(" "))
     }
 }
 

@@ -71,15 +71,13 @@ impl Bundle {
     /// The data that a configuration asks for.
     pub fn load(config: &Config) -> Result<Self> {
         let data = &config.data;
-        match data.kind.example() {
-            Some(example) => Self::simulated(example, data, config.data_seed()),
-            None => {
-                let path = data.path.as_deref().unwrap_or_default();
-                let target = data.target.as_deref().unwrap_or_default();
-                let table = Table::read(Path::new(path))?;
-                Self::from_table(&table, target, data.task, data.holdout, config.seed)
-            }
+        if let Some(example) = data.kind.example() {
+            return Self::simulated(example, data, config.data_seed());
         }
+        let path = data.path.as_deref().unwrap_or_default();
+        let target = data.target.as_deref().unwrap_or_default();
+        let table = Table::read(Path::new(path))?;
+        Self::from_table(&table, target, data.task, data.holdout, config.seed)
     }
 
     fn simulated(example: Example, data: &DataConfig, seed: u64) -> Result<Self> {

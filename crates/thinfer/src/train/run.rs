@@ -135,8 +135,11 @@ pub fn run_chains(
     };
     let outcomes: Vec<Result<()>> = std::thread::scope(|scope| {
         let workers: Vec<_> = (0..side_by_side).map(|_| scope.spawn(work)).collect();
-        let lost = || Err(Error::Data("a worker thread ended unexpectedly".into()));
-        workers.into_iter().map(|w| w.join().unwrap_or_else(|_| lost())).collect()
+        let join = |w: std::thread::ScopedJoinHandle<'_, Result<()>>| {
+            // A bug in a worker is shown as what it is.
+            w.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        };
+        workers.into_iter().map(join).collect()
     });
     // An interrupt of one chain is an interrupt of all; a failure is more important than that.
     let mut interrupted = None;
@@ -254,7 +257,15 @@ fn load_chain(spec: &ChainSpec, folder: &Path, observer: &dyn Observer) -> Resul
             Err(error) => damaged = Some(error),
         }
     }
-    damaged.map_or(Ok(None), Err)
+    match damaged {
+        None => Ok(None),
+        Some(error) => Err(Error::store(
+            &newest,
+            format!(
+                "neither this checkpoint nor the one before it can be used ({error}); start the run again with --force"
+            ),
+        )),
+    }
 }
 
 /// Snapshots after the checkpoint will be taken again; what stands there may be damaged.
