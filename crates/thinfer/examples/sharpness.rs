@@ -1,5 +1,5 @@
 //! Largest curvature of the loss at the end of each cycle, against what the next cycle's first
-//! step can bear. `results/example2-restarts/` was made with
+//! step can bear. `results/example2-restarts/` has a table of the kind that this prints:
 //!
 //! ```sh
 //! cargo run --release -p thinfer --example sharpness -- preset=reference-code data.kind=example2 \
