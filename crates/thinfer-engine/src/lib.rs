@@ -41,7 +41,7 @@ mod vectorize;
 pub use arena::{Arena, Chunk, Pass};
 pub use dataset::Dataset;
 pub use error::EngineError;
-pub use network::{Network, NetworkBuilder, Node, NodeId, Op, Shape};
+pub use network::{Network, NetworkBuilder, Node, NodeId, Op, Shape, Window};
 pub use ops::loss::{Loss, Scale};
 pub use param::{Param, ParamTable, Role};
 pub use plan::Plan;

@@ -36,8 +36,48 @@ impl Shape {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct NodeId(pub usize);
 
+/// A window that slides over rows and columns of pixels; `[rows, columns]` each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Window {
+    /// Its size.
+    pub size: [usize; 2],
+    /// How far it moves.
+    pub stride: [usize; 2],
+    /// Pixels added on each side: zeros for a convolution, nothing for a maximum.
+    pub padding: [usize; 2],
+}
+
+impl Window {
+    /// A square window.
+    pub fn square(size: usize, stride: usize, padding: usize) -> Self {
+        Self { size: [size; 2], stride: [stride; 2], padding: [padding; 2] }
+    }
+
+    /// The image that the window's positions form, or what is wrong with it.
+    fn over(self, from: Shape) -> Result<[usize; 2], String> {
+        if self.size.contains(&0) || self.stride.contains(&0) {
+            return Err("has a window of size or stride 0; both must be at least 1".into());
+        }
+        if (0..2).any(|axis| self.padding[axis] >= self.size[axis]) {
+            return Err(
+                "is padded by a whole window or more; some outputs would see nothing".into()
+            );
+        }
+        let mut to = [0; 2];
+        for (axis, pixels) in [from.height, from.width].into_iter().enumerate() {
+            let padded = pixels + 2 * self.padding[axis];
+            if padded < self.size[axis] {
+                let size = self.size[axis];
+                return Err(format!("has a window of {size} pixels over an image of {padded}"));
+            }
+            to[axis] = (padded - self.size[axis]) / self.stride[axis] + 1;
+        }
+        Ok(to)
+    }
+}
+
 /// What a node computes from its inputs.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum Op {
     /// The row given by the user.
@@ -49,6 +89,38 @@ pub enum Op {
         /// The bias, where there is one.
         bias: Option<usize>,
     },
+    /// A sum over a sliding window; numbers of its parameters in the table.
+    Conv2d {
+        /// The weights: output, kernel row, kernel column, input.
+        weight: usize,
+        /// The bias, where there is one.
+        bias: Option<usize>,
+        /// The kernel.
+        window: Window,
+    },
+    /// `y = scale (x − mean) / √(variance + eps) + shift` by channel: with the mean and variance of
+    /// the batch in training, with running ones otherwise.
+    BatchNorm {
+        /// The scale, a parameter.
+        scale: usize,
+        /// The shift, a parameter.
+        shift: usize,
+        /// The running mean, in the table of statistics.
+        mean: usize,
+        /// The running variance, in the table of statistics.
+        variance: usize,
+        /// Weight of a new batch in the running statistics.
+        momentum: f64,
+        /// Added to the variance.
+        eps: f64,
+    },
+    /// The largest value of each window, by channel.
+    MaxPool {
+        /// The window.
+        window: Window,
+    },
+    /// The mean over all pixels, by channel.
+    GlobalAveragePool,
     /// `y = max(x, 0)`.
     Relu,
     /// `y = tanh x`.
@@ -58,7 +130,7 @@ pub enum Op {
 }
 
 /// One node: a name, an operation, where its inputs come from, and the shape it gives.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Node {
     /// Its name, unique in the network.
     pub name: String,
@@ -79,6 +151,7 @@ pub struct Node {
 pub struct Network {
     nodes: Vec<Node>,
     params: ParamTable,
+    stats: ParamTable,
     output: NodeId,
     loss: Loss,
 }
@@ -88,13 +161,14 @@ pub struct Network {
 struct Unchecked {
     nodes: Vec<Node>,
     params: ParamTable,
+    stats: ParamTable,
     output: NodeId,
     loss: Loss,
 }
 
 impl From<Network> for Unchecked {
     fn from(n: Network) -> Self {
-        Self { nodes: n.nodes, params: n.params, output: n.output, loss: n.loss }
+        Self { nodes: n.nodes, params: n.params, stats: n.stats, output: n.output, loss: n.loss }
     }
 }
 
@@ -122,14 +196,26 @@ impl TryFrom<Unchecked> for Network {
                 Op::Linear { bias, .. } => {
                     builder.linear_with(&node.name, input(0)?, node.shape.len(), bias.is_some())?;
                 }
+                Op::Conv2d { bias, window, .. } => {
+                    let (out, bias) = (node.shape.channels, bias.is_some());
+                    builder.conv2d_with(&node.name, input(0)?, out, *window, bias)?;
+                }
+                Op::BatchNorm { momentum, eps, .. } => {
+                    builder.batch_norm_with(&node.name, input(0)?, *momentum, *eps)?;
+                }
+                Op::MaxPool { window } => drop(builder.max_pool(input(0)?, *window)?),
+                Op::GlobalAveragePool => drop(builder.global_average_pool(input(0)?)?),
                 Op::Relu => drop(builder.relu(input(0)?)?),
                 Op::Tanh => drop(builder.tanh(input(0)?)?),
                 Op::Add => drop(builder.add(input(0)?, input(1)?)?),
             }
         }
         let network = builder.finish(file.output, file.loss.clone())?;
-        if network.nodes != file.nodes || network.params != file.params || network.loss != file.loss
-        {
+        let same = network.nodes == file.nodes
+            && network.params == file.params
+            && network.stats == file.stats
+            && network.loss == file.loss;
+        if !same {
             return Err(broken("output", "nodes, parameters and shapes do not agree"));
         }
         Ok(network)
@@ -145,6 +231,16 @@ impl Network {
     /// The parameters.
     pub fn params(&self) -> &ParamTable {
         &self.params
+    }
+
+    /// Running statistics of batch norms, which are kept but not trained.
+    pub fn stats(&self) -> &ParamTable {
+        &self.stats
+    }
+
+    /// Whether a row's output depends on the other rows of its batch in training.
+    pub fn couples_rows(&self) -> bool {
+        self.nodes.iter().any(|n| matches!(n.op, Op::BatchNorm { .. }))
     }
 
     /// The node whose value is the network's output.
@@ -216,7 +312,14 @@ impl Network {
 
     /// Multiply-adds of one row through the network.
     pub fn multiply_adds(&self) -> usize {
-        self.params.iter().filter(|p| p.role.is_weight()).map(crate::Param::len).sum()
+        let of = |node: &Node| match node.op {
+            Op::Linear { weight, .. } => self.params[weight].len(),
+            Op::Conv2d { weight, .. } => {
+                self.params[weight].len() * node.shape.height * node.shape.width
+            }
+            _ => 0,
+        };
+        self.nodes.iter().map(of).sum()
     }
 }
 
@@ -225,6 +328,7 @@ impl Network {
 pub struct NetworkBuilder {
     nodes: Vec<Node>,
     params: ParamTable,
+    stats: ParamTable,
 }
 
 impl NetworkBuilder {
@@ -236,7 +340,7 @@ impl NetworkBuilder {
     /// Starts with an input of any shape.
     pub fn image(shape: Shape) -> Self {
         let input = Node { name: "input".into(), op: Op::Input, inputs: Vec::new(), shape };
-        Self { nodes: vec![input], params: ParamTable::default() }
+        Self { nodes: vec![input], params: ParamTable::default(), stats: ParamTable::default() }
     }
 
     /// The input node.
@@ -272,6 +376,86 @@ impl NetworkBuilder {
             self.params.push(format!("{name}.weight"), vec![out, inputs], Role::LinearWeight);
         let bias = bias.then(|| self.params.push(format!("{name}.bias"), vec![out], Role::Bias));
         self.push(name.into(), Op::Linear { weight, bias }, vec![from], Shape::vector(out))
+    }
+
+    /// A convolution without bias, as the networks with batch norm have it.
+    pub fn conv2d(
+        &mut self,
+        name: &str,
+        from: NodeId,
+        out: usize,
+        window: Window,
+    ) -> Result<NodeId, EngineError> {
+        self.conv2d_with(name, from, out, window, false)
+    }
+
+    /// A convolution, with or without bias.
+    pub fn conv2d_with(
+        &mut self,
+        name: &str,
+        from: NodeId,
+        out: usize,
+        window: Window,
+        bias: bool,
+    ) -> Result<NodeId, EngineError> {
+        let shape = self.shape(name, from)?;
+        if out == 0 {
+            return Err(problem(name, "has no outputs; it needs at least one"));
+        }
+        let [height, width] = window.over(shape).map_err(|text| problem(name, &text))?;
+        let per_output = window.size.iter().try_fold(shape.channels, |n, k| n.checked_mul(*k));
+        let total = per_output.and_then(|n| n.checked_mul(out));
+        if total.is_none_or(|n| n > u32::MAX as usize) {
+            let columns = per_output.unwrap_or(usize::MAX);
+            return Err(EngineError::Overflow { what: "a convolution", rows: out, columns });
+        }
+        let kernel = vec![out, window.size[0], window.size[1], shape.channels];
+        let weight = self.params.push(format!("{name}.weight"), kernel, Role::ConvWeight);
+        let bias = bias.then(|| self.params.push(format!("{name}.bias"), vec![out], Role::Bias));
+        let to = Shape { height, width, channels: out };
+        self.push(name.into(), Op::Conv2d { weight, bias, window }, vec![from], to)
+    }
+
+    /// Batch norm with PyTorch's defaults: momentum 0.1, eps 1e-5.
+    pub fn batch_norm(&mut self, name: &str, from: NodeId) -> Result<NodeId, EngineError> {
+        self.batch_norm_with(name, from, 0.1, 1e-5)
+    }
+
+    /// Batch norm; `momentum` is the weight of a new batch in the running statistics.
+    pub fn batch_norm_with(
+        &mut self,
+        name: &str,
+        from: NodeId,
+        momentum: f64,
+        eps: f64,
+    ) -> Result<NodeId, EngineError> {
+        let shape = self.shape(name, from)?;
+        if !(0.0..=1.0).contains(&momentum) || !(eps.is_finite() && eps > 0.0) {
+            return Err(problem(name, "needs a momentum between 0 and 1 and a positive eps"));
+        }
+        let channels = || vec![shape.channels];
+        let scale = self.params.push(format!("{name}.weight"), channels(), Role::NormScale);
+        let shift = self.params.push(format!("{name}.bias"), channels(), Role::NormShift);
+        let mean = self.stats.push(format!("{name}.running_mean"), channels(), Role::RunningMean);
+        let variance =
+            self.stats.push(format!("{name}.running_var"), channels(), Role::RunningVariance);
+        let op = Op::BatchNorm { scale, shift, mean, variance, momentum, eps };
+        self.push(name.into(), op, vec![from], shape)
+    }
+
+    /// The largest value of each window.
+    pub fn max_pool(&mut self, from: NodeId, window: Window) -> Result<NodeId, EngineError> {
+        let name = self.fresh("maxpool");
+        let shape = self.shape(&name, from)?;
+        let [height, width] = window.over(shape).map_err(|text| problem(&name, &text))?;
+        self.push(name, Op::MaxPool { window }, vec![from], Shape { height, width, ..shape })
+    }
+
+    /// The mean over all pixels, a plain vector.
+    pub fn global_average_pool(&mut self, from: NodeId) -> Result<NodeId, EngineError> {
+        let name = self.fresh("avgpool");
+        let shape = Shape::vector(self.shape(&name, from)?.channels);
+        self.push(name, Op::GlobalAveragePool, vec![from], shape)
     }
 
     /// The positive part of `from`.
@@ -325,7 +509,7 @@ impl NetworkBuilder {
         if self.params.is_empty() {
             return Err(problem("output", "the network has no parameters to train"));
         }
-        Ok(Network { nodes: self.nodes, params: self.params, output, loss })
+        Ok(Network { nodes: self.nodes, params: self.params, stats: self.stats, output, loss })
     }
 
     fn elementwise(&mut self, kind: &str, op: Op, from: NodeId) -> Result<NodeId, EngineError> {
@@ -402,11 +586,59 @@ mod tests {
         assert_eq!(network.first_weight().unwrap().name, "fc1.weight");
     }
 
+    fn convolutional() -> Network {
+        let mut b = NetworkBuilder::image(Shape { height: 9, width: 8, channels: 3 });
+        let h = b.conv2d("conv1", b.input(), 4, Window::square(3, 2, 1)).unwrap();
+        let h = b.batch_norm("bn1", h).unwrap();
+        let h = b.relu(h).unwrap();
+        let h = b.max_pool(h, Window::square(3, 2, 1)).unwrap();
+        let h = b.conv2d_with("conv2", h, 5, Window::square(1, 1, 0), true).unwrap();
+        let h = b.global_average_pool(h).unwrap();
+        let out = b.linear("fc", h, 2).unwrap();
+        b.finish(out, Loss::CrossEntropy).unwrap()
+    }
+
+    #[test]
+    fn windows_give_the_shapes_of_pytorch() {
+        let network = convolutional();
+        let sizes: Vec<[usize; 3]> = network
+            .nodes()
+            .iter()
+            .map(|n| [n.shape.height, n.shape.width, n.shape.channels])
+            .collect();
+        assert_eq!(sizes[1], [5, 4, 4]);
+        assert_eq!(sizes[4], [3, 2, 4]);
+        assert_eq!(sizes[5], [3, 2, 5]);
+        assert_eq!(sizes[6], [1, 1, 5]);
+        assert_eq!(network.multiply_adds(), 20 * 4 * 27 + 6 * 5 * 4 + 10);
+        assert!(network.couples_rows());
+        let stats: Vec<&str> = network.stats().iter().map(|p| p.name.as_str()).collect();
+        assert_eq!(stats, ["bn1.running_mean", "bn1.running_var"]);
+    }
+
+    #[test]
+    fn impossible_windows_are_refused_with_the_reason() {
+        let mut b = NetworkBuilder::image(Shape { height: 4, width: 4, channels: 1 });
+        for (window, reason) in [
+            (Window::square(7, 1, 0), "window of 7 pixels over an image of 4"),
+            (Window::square(3, 0, 0), "stride 0"),
+            (Window::square(2, 1, 2), "whole window"),
+        ] {
+            let error = b.conv2d("conv", NodeId(0), 1, window).unwrap_err().to_string();
+            assert!(error.contains(reason), "{error}");
+            let error = b.max_pool(NodeId(0), window).unwrap_err().to_string();
+            assert!(error.contains(reason), "{error}");
+        }
+        assert!(b.batch_norm_with("bn", NodeId(0), 1.5, 1e-5).is_err());
+        assert!(b.batch_norm_with("bn", NodeId(0), 0.1, 0.0).is_err());
+    }
+
     #[test]
     fn a_network_survives_a_file() {
-        let network = residual();
-        let text = serde_json::to_string(&network).unwrap();
-        assert_eq!(serde_json::from_str::<Network>(&text).unwrap(), network);
+        for network in [residual(), convolutional()] {
+            let text = serde_json::to_string(&network).unwrap();
+            assert_eq!(serde_json::from_str::<Network>(&text).unwrap(), network);
+        }
     }
 
     #[test]

@@ -6,16 +6,26 @@ use serde::{Deserialize, Serialize};
 pub enum Role {
     /// Weights of a linear layer, stored output by input.
     LinearWeight,
+    /// Weights of a convolution, stored output, kernel row, kernel column, input.
+    ConvWeight,
     /// A bias.
     Bias,
+    /// The scale of a batch norm.
+    NormScale,
+    /// The shift of a batch norm.
+    NormShift,
+    /// The running mean of a batch norm; a statistic, not a parameter.
+    RunningMean,
+    /// The running variance of a batch norm; a statistic, not a parameter.
+    RunningVariance,
     /// The logarithm of a learned noise standard deviation.
     LogScale,
 }
 
 impl Role {
-    /// Whether the parameter is a matrix of weights, which can be grouped and pruned.
+    /// Whether the parameter holds the weights of a layer, which can be grouped and pruned.
     pub fn is_weight(self) -> bool {
-        matches!(self, Role::LinearWeight)
+        matches!(self, Role::LinearWeight | Role::ConvWeight)
     }
 }
 

@@ -117,7 +117,9 @@ fn initial_weights(table: &ParamTable, loss: &thinfer_engine::Loss, key: Key) ->
                     weights[param.offset] = start.ln() as f32;
                 }
             }
-            Role::LinearWeight | Role::Bias => {
+            Role::NormScale => weights[param.range()].fill(1.0),
+            Role::NormShift | Role::RunningMean | Role::RunningVariance => {}
+            Role::LinearWeight | Role::ConvWeight | Role::Bias => {
                 // A bias follows its weight in the table and takes that layer's bound.
                 if param.role.is_weight() {
                     fan_in = param.fan_in();

@@ -1,8 +1,6 @@
 use rayon::prelude::*;
 
-use crate::arena::Arena;
 use crate::dataset::Dataset;
-use crate::error::EngineError;
 use crate::network::{Network, NodeId, Op};
 use crate::ops::{add, linear, loss, relu, tanh};
 use crate::real::Real;
@@ -15,116 +13,6 @@ const BLOCK_VALUES: usize = 32 << 10;
 const MOST_LANES: usize = 16;
 /// All lanes together hold at most this many bytes of gradient.
 const LANE_BYTES: usize = 64 << 20;
-
-/// A network compiled for a largest batch: buffers are planned once, and a step allocates nothing.
-///
-/// No operation here couples two rows, so a batch is cut into blocks of rows, and blocks are dealt
-/// to lanes. How many lanes there are depends on the network and the batch alone,
-/// and lanes are summed in order: the result has the same bits for any number of threads.
-pub struct Plan {
-    exec: Exec<f32>,
-    most_rows: usize,
-}
-
-impl Plan {
-    /// Plans `network` for batches of up to `most_rows` rows.
-    pub fn new(network: &Network, most_rows: usize) -> Result<Self, EngineError> {
-        let columns = network.input_len();
-        if most_rows.checked_mul(columns).is_none() {
-            return Err(EngineError::Overflow { what: "a batch", rows: most_rows, columns });
-        }
-        Ok(Self { exec: Exec::new(network, most_rows), most_rows })
-    }
-
-    /// The mean loss over `rows`, and its gradient in the arena.
-    pub fn gradient(
-        &mut self,
-        arena: &mut Arena,
-        data: &Dataset,
-        rows: &[u32],
-    ) -> Result<f64, EngineError> {
-        let (weights, gradient) = arena.read_and_gradient();
-        self.gradient_at(weights, data, rows, gradient)
-    }
-
-    /// The mean loss over `rows` and its gradient, for weights outside an arena.
-    pub fn gradient_at(
-        &mut self,
-        weights: &[f32],
-        data: &Dataset,
-        rows: &[u32],
-        gradient: &mut [f32],
-    ) -> Result<f64, EngineError> {
-        self.check(weights.len(), data, rows, true)?;
-        if gradient.len() != weights.len() {
-            let (got, expected) = (gradient.len(), weights.len());
-            return Err(EngineError::Size { what: "the gradient", got, expected });
-        }
-        Ok(self.exec.gradient(weights, data, rows, gradient))
-    }
-
-    /// The network's output for `rows`, row by row into `out`.
-    pub fn forward(
-        &mut self,
-        weights: &[f32],
-        data: &Dataset,
-        rows: std::ops::Range<usize>,
-        out: &mut [f32],
-    ) -> Result<(), EngineError> {
-        let rows: Vec<u32> = rows.map(|r| r as u32).collect();
-        let outputs = self.exec.network.output_len();
-        if out.len() != rows.len() * outputs {
-            return Err(EngineError::Size {
-                what: "the output buffer",
-                got: out.len(),
-                expected: rows.len() * outputs,
-            });
-        }
-        for (rows, out) in rows.chunks(self.most_rows).zip(out.chunks_mut(self.most_rows * outputs))
-        {
-            self.check(weights.len(), data, rows, false)?;
-            self.exec.forward(weights, data, rows, out);
-        }
-        Ok(())
-    }
-
-    /// The network.
-    pub fn network(&self) -> &Network {
-        &self.exec.network
-    }
-
-    /// Bytes that the plan holds.
-    pub fn bytes(&self) -> usize {
-        self.exec.lanes.iter().map(Lane::bytes).sum()
-    }
-
-    fn check(
-        &self,
-        weights: usize,
-        data: &Dataset,
-        rows: &[u32],
-        training: bool,
-    ) -> Result<(), EngineError> {
-        let network = &self.exec.network;
-        let size = |what, got, expected| {
-            if got == expected { Ok(()) } else { Err(EngineError::Size { what, got, expected }) }
-        };
-        size("the weights", weights, network.params().len())?;
-        size("a row of inputs", data.columns(), network.input_len())?;
-        if rows.is_empty() || rows.len() > self.most_rows {
-            size("a batch", rows.len(), self.most_rows)?;
-        }
-        if let Some(&row) = rows.iter().find(|&&r| r as usize >= data.rows()) {
-            return Err(EngineError::Row { row: row as usize, rows: data.rows() });
-        }
-        if training {
-            let expected = network.loss().target_len(network.output_len());
-            let got = if data.has_targets() { data.target_columns() } else { 0 };
-            size("a row of targets", got, expected)?;
-        }
-        Ok(())
-    }
-}
 
 /// The arithmetic of a plan, in `f32` to run and in `f64` to check gradients.
 pub(crate) struct Exec<T> {
@@ -149,6 +37,11 @@ impl<T> Lane<T> {
     }
 }
 
+/// Whether an operation works row by row.
+pub(crate) fn runs(op: &Op) -> bool {
+    matches!(op, Op::Input | Op::Linear { .. } | Op::Relu | Op::Tanh | Op::Add)
+}
+
 impl<T: Real> Exec<T> {
     pub(crate) fn new(network: &Network, most_rows: usize) -> Self {
         let lanes = lane_count(network, most_rows);
@@ -170,6 +63,11 @@ impl<T: Real> Exec<T> {
             })
             .collect();
         Self { network: network.clone(), block_rows, lanes }
+    }
+
+    /// Bytes of all buffers.
+    pub(crate) fn bytes(&self) -> usize {
+        self.lanes.iter().map(Lane::bytes).sum()
     }
 
     /// Deals blocks of rows to lanes: lane `l` takes blocks `l·share ..`, `share` of them.
@@ -273,6 +171,7 @@ impl<T: Real> Lane<T> {
                 Op::Relu => relu::forward(value(node.inputs[0]), y),
                 Op::Tanh => tanh::forward(value(node.inputs[0]), y),
                 Op::Add => add::forward(value(node.inputs[0]), value(node.inputs[1]), y),
+                _ => {}
             }
         }
     }
@@ -334,6 +233,7 @@ impl<T: Real> Lane<T> {
                         }
                     }
                 }
+                _ => {}
             }
         }
     }
@@ -354,9 +254,12 @@ fn linear_size(network: &Network, at: usize, rows: usize) -> linear::Size {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::arena::Arena;
+    use crate::error::EngineError;
     use crate::network::NetworkBuilder;
     use crate::noise::{Key, Stream};
     use crate::ops::loss::Loss;
+    use crate::plan::Plan;
 
     fn random(n: usize, seed: u64, scale: f32) -> Vec<f32> {
         let mut values = vec![0.0; n];
