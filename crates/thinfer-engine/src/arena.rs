@@ -3,9 +3,12 @@ use rayon::prelude::*;
 use crate::error::EngineError;
 use crate::network::Network;
 use crate::param::ParamTable;
+use crate::vectorize::vectorize;
 
 /// Elements a task works on; small enough for the first-level cache with every buffer beside it.
 const CHUNK: usize = 4096;
+/// Below this many elements one thread is done before another one has woken up.
+const WORTH_SHARING: usize = 2048;
 
 /// The flat buffers of one chain: weights, gradient, a method's state, masks.
 ///
@@ -19,6 +22,16 @@ pub struct Arena {
     gradient: Vec<f32>,
     state: Vec<Vec<f32>>,
     marks: Vec<u8>,
+    clipped: u64,
+}
+
+/// A limit on the length of the gradient.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Clip {
+    /// The largest norm that stays as it is.
+    pub most: f64,
+    /// The norm is taken over elements whose mark has one of these bits.
+    pub among: u8,
 }
 
 /// One piece of all buffers, as a [`Pass`] sees it.
@@ -31,6 +44,8 @@ pub struct Chunk<'a> {
     pub forward: &'a mut [f32],
     /// The data gradient of the mean loss at the weights that the network read.
     pub gradient: &'a [f32],
+    /// What the gradient is to be multiplied with: 1 unless the pass clips it.
+    pub factor: f32,
     /// The method's own buffers, in the order in which it declared them.
     pub state: Vec<&'a mut [f32]>,
     /// One byte a weight; what its bits mean is the method's affair.
@@ -41,6 +56,11 @@ pub struct Chunk<'a> {
 pub trait Pass: Sync {
     /// Works on one piece. Called for every piece exactly once, in any order and in parallel.
     fn apply(&self, chunk: Chunk<'_>);
+
+    /// The limit on the gradient that this pass wants kept.
+    fn clip(&self) -> Option<Clip> {
+        None
+    }
 }
 
 impl Arena {
@@ -59,6 +79,7 @@ impl Arena {
             gradient: vec![0.0; n],
             state: vec![vec![0.0; n]; state_buffers],
             marks: vec![0; n],
+            clipped: 0,
         }
     }
 
@@ -172,40 +193,52 @@ impl Arena {
 
     /// Runs a pass over all buffers, in parallel where they are long.
     pub fn run(&mut self, pass: &impl Pass) {
+        let clip = |clip| clip_factor(&self.gradient, &self.marks, clip);
+        let factor = pass.clip().map_or(1.0, clip);
+        self.clipped += u64::from(factor < 1.0);
         let n = self.weights.len();
-        if n <= 4 * CHUNK || rayon::current_num_threads() == 1 {
+        if n < WORTH_SHARING || rayon::current_num_threads() == 1 {
             let forward = self.forward.as_deref_mut().unwrap_or(&mut []);
             pass.apply(Chunk {
                 first: 0,
                 weights: &mut self.weights,
                 forward,
                 gradient: &self.gradient,
+                factor,
                 state: self.state.iter_mut().map(Vec::as_mut_slice).collect(),
                 marks: &self.marks,
             });
             return;
         }
-        let pieces = n.div_ceil(CHUNK);
+        // Small buffers are cut in halves at least; a multiple of a noise tile, so that none is made twice.
+        let piece = (n / 2).next_multiple_of(128).min(CHUNK);
+        let pieces = n.div_ceil(piece);
         let mut state: Vec<Vec<&mut [f32]>> = (0..pieces).map(|_| Vec::new()).collect();
         for buffer in &mut self.state {
-            for (piece, part) in state.iter_mut().zip(buffer.chunks_mut(CHUNK)) {
+            for (piece, part) in state.iter_mut().zip(buffer.chunks_mut(piece)) {
                 piece.push(part);
             }
         }
         let mut forward: Vec<&mut [f32]> = match &mut self.forward {
-            Some(buffer) => buffer.chunks_mut(CHUNK).collect(),
+            Some(buffer) => buffer.chunks_mut(piece).collect(),
             None => (0..pieces).map(|_| &mut [][..]).collect(),
         };
         self.weights
-            .par_chunks_mut(CHUNK)
+            .par_chunks_mut(piece)
             .zip(forward.par_iter_mut())
-            .zip(self.gradient.par_chunks(CHUNK))
-            .zip(self.marks.par_chunks(CHUNK))
+            .zip(self.gradient.par_chunks(piece))
+            .zip(self.marks.par_chunks(piece))
             .zip(state.into_par_iter())
             .enumerate()
             .for_each(|(at, ((((weights, forward), gradient), marks), state))| {
-                pass.apply(Chunk { first: at * CHUNK, weights, forward, gradient, state, marks });
+                let first = at * piece;
+                pass.apply(Chunk { first, weights, forward, gradient, factor, state, marks });
             });
+    }
+
+    /// How many passes had to shorten the gradient since the last call.
+    pub fn take_clipped(&mut self) -> u64 {
+        std::mem::take(&mut self.clipped)
     }
 
     /// Bytes of the method's own memory: weights, state and marks. Gradient and forward copy are
@@ -218,6 +251,26 @@ impl Arena {
     pub fn work_bytes(&self) -> usize {
         4 * self.weights.len() * (1 + usize::from(self.forward.is_some()))
     }
+}
+
+/// `min(1, most / |g|)`. The squares are summed in a fixed order, so the result does not depend on
+/// threads.
+fn clip_factor(gradient: &[f32], marks: &[u8], clip: Clip) -> f32 {
+    const LANES: usize = 16;
+    let mut sums = [0.0f64; LANES];
+    vectorize(
+        #[inline(always)]
+        || {
+            for (gradient, marks) in gradient.chunks(LANES).zip(marks.chunks(LANES)) {
+                for ((sum, g), mark) in sums.iter_mut().zip(gradient).zip(marks) {
+                    let counted = if mark & clip.among == 0 { 0.0 } else { f64::from(*g) };
+                    *sum += counted * counted;
+                }
+            }
+        },
+    );
+    let norm = sums.iter().sum::<f64>().sqrt();
+    if norm > clip.most { (clip.most / norm) as f32 } else { 1.0 }
 }
 
 fn copy<T: Copy>(what: &'static str, to: &mut [T], from: &[T]) -> Result<(), EngineError> {

@@ -38,7 +38,7 @@ mod plan;
 mod real;
 mod vectorize;
 
-pub use arena::{Arena, Chunk, Pass};
+pub use arena::{Arena, Chunk, Clip, Pass};
 pub use dataset::Dataset;
 pub use error::EngineError;
 pub use network::{Network, NetworkBuilder, Node, NodeId, Op, Shape, Window};

@@ -82,6 +82,11 @@ fn box_muller(radius: u32, angle: u32) -> (f32, f32) {
     (r * c, r * s)
 }
 
+/// A whole number below `bound` from 64 random bits.
+fn scale(word: u64, bound: usize) -> usize {
+    ((word as u128 * bound as u128) >> 64) as usize
+}
+
 impl Key {
     /// A key for `stream` of `chain` under `seed`.
     pub fn new(seed: u64, chain: u32, stream: Stream) -> Self {
@@ -149,16 +154,25 @@ impl Key {
 
     /// A whole number below `bound`, which must not be 0. The bias is below `bound · 2⁻⁶⁴`.
     pub fn below(self, step: u64, index: usize, bound: usize) -> usize {
-        let words = self.words(step, index as u32);
-        let word = (words[0] as u64) << 32 | words[1] as u64;
-        ((word as u128 * bound as u128) >> 64) as usize
+        let [high, low, ..] = self.words(step, index as u32);
+        scale(u64::from(high) << 32 | u64::from(low), bound)
     }
 
     /// A random order of `0..n` (Fisher-Yates), the same for the same key and `step`.
     pub fn permutation(self, step: u64, n: usize) -> Vec<u32> {
         let mut order: Vec<u32> = (0..n as u32).collect();
+        let mut words = vec![0; n];
+        vectorize(
+            #[inline(always)]
+            || {
+                for (index, word) in words.iter_mut().enumerate() {
+                    let [high, low, ..] = self.words(step, index as u32);
+                    *word = u64::from(high) << 32 | u64::from(low);
+                }
+            },
+        );
         for last in (1..n).rev() {
-            order.swap(last, self.below(step, last, last + 1));
+            order.swap(last, scale(words[last], last + 1));
         }
         order
     }

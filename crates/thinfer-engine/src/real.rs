@@ -27,6 +27,10 @@ pub(crate) trait Real:
     fn of(value: f64) -> Self;
     fn wide(self) -> f64;
     fn tanh(self) -> Self;
+    /// The values themselves where they are single precision, for kernels written for it alone.
+    fn singles(values: &[Self]) -> Option<&[f32]>;
+    /// The same, to write.
+    fn singles_mut(values: &mut [Self]) -> Option<&mut [f32]>;
 }
 
 impl Real for f32 {
@@ -42,6 +46,12 @@ impl Real for f32 {
     fn tanh(self) -> Self {
         elementary::tanh(self)
     }
+    fn singles(values: &[Self]) -> Option<&[f32]> {
+        Some(values)
+    }
+    fn singles_mut(values: &mut [Self]) -> Option<&mut [f32]> {
+        Some(values)
+    }
 }
 
 impl Real for f64 {
@@ -55,5 +65,11 @@ impl Real for f64 {
     }
     fn tanh(self) -> Self {
         f64::tanh(self)
+    }
+    fn singles(_: &[Self]) -> Option<&[f32]> {
+        None
+    }
+    fn singles_mut(_: &mut [Self]) -> Option<&mut [f32]> {
+        None
     }
 }

@@ -8,7 +8,9 @@
 use thinfer::methods::cv_adam::{self, CvAdam, CvAdamMethod};
 use thinfer::methods::em_mcmc::{Cadence, EmMcmc, EmMcmcMethod};
 use thinfer::methods::sgd::{self};
-use thinfer::methods::sghmc::{Coeffs, NoiseRule, RHO, RhoRule, Sghmc, SghmcMethod, rho_step};
+use thinfer::methods::sghmc::{
+    Coeffs, Gradient, NoiseRule, RHO, RhoRule, Sghmc, SghmcMethod, Tau, rho_step,
+};
 use thinfer::methods::{Method, Rates, Tick};
 use thinfer::prune::SoftThreshold;
 use thinfer_engine::noise::{Key, Stream};
@@ -279,17 +281,16 @@ fn the_reported_temperature_is_the_one_of_the_formula() {
             spike_decay: 0.0,
             noise,
             rho: RhoRule::Exact,
-            gradient_factor: 1.0,
             freeze: false,
         };
         let factor = 2.0 * (1.0 + beta1) / (2.0 * (1.0 + beta1) - tau * dt * dt * lambda);
         let target = Target::one(lambda, tau);
         let formula = k * k * (1.0 + beta1 * beta1) * tau * dt / (1.0 - beta1);
-        let reported = coeffs(NoiseRule::Paper).effective_temperature(tau as f32);
+        let reported = coeffs(NoiseRule::Paper).effective_temperature(Tau::new(tau as f32));
         assert!((reported / formula - 1.0).abs() < 1e-5, "{reported} against {formula}");
         let variance = stationary(&target, beta1, dt, &paper_scale(k, dt, beta1))[0][0];
         assert!((variance * lambda / (formula * factor) - 1.0).abs() < 1e-6);
-        let reported = coeffs(NoiseRule::Exact).effective_temperature(tau as f32);
+        let reported = coeffs(NoiseRule::Exact).effective_temperature(Tau::new(tau as f32));
         assert!((reported / (k * k) - 1.0).abs() < 1e-5);
         let variance = stationary(&target, beta1, dt, &exact_scale(k, dt, beta1))[0][0];
         assert!((variance * lambda / (k * k * factor) - 1.0).abs() < 1e-6);
@@ -435,7 +436,7 @@ impl Method for FromEpochOne {
     fn start(&self, arena: &mut Arena, key: Key) -> thinfer::Result<()> {
         self.0.start(arena, key)
     }
-    fn update(&self, arena: &mut Arena, tick: Tick) -> thinfer::methods::Stepped {
+    fn update(&self, arena: &mut Arena, tick: Tick) {
         self.0.update(arena, Tick { epoch: 1, ..tick })
     }
     fn vitals(&self, arena: &Arena, tick: Tick) -> thinfer::methods::Vitals {
@@ -489,7 +490,6 @@ fn the_rho_update_recovers_the_mean_field_variance() {
         spike_decay: (delta / n) as f32,
         noise: NoiseRule::Paper,
         rho: RhoRule::Printed,
-        gradient_factor: 1.0,
         freeze: false,
     };
     let key = Key::new(3, 0, Stream::Sampler);
@@ -497,7 +497,7 @@ fn the_rho_update_recovers_the_mean_field_variance() {
     for step in 0..200_000 {
         let (tau, eps) = (elementary::sigmoid(rho), key.normal(step, 0));
         let w = alpha as f32 * tau * eps;
-        rho = rho_step(&coeffs, rho, tau, 0.0, 10.0 * w, coeffs.slab_decay, eps);
+        rho = rho_step(&coeffs, rho, Tau::new(tau), 0.0, 10.0 * w, coeffs.slab_decay, eps);
     }
     let saturated = alpha * f64::from(elementary::sigmoid(rho));
     assert!(saturated > 0.27, "the printed form gives {saturated}, not the saturated 0.300");
@@ -520,7 +520,6 @@ fn tau_drifts_whatever_the_curvature() {
             spike_decay: 5e-4,
             noise: NoiseRule::Paper,
             rho: RhoRule::Code,
-            gradient_factor: 1.0,
             freeze: false,
         };
         let key = Key::new(1, 0, Stream::Sampler);
@@ -535,7 +534,7 @@ fn tau_drifts_whatever_the_curvature() {
                 &mut w,
                 &mut v,
                 &mut rho,
-                &g,
+                Gradient { values: &g, factor: 1.0 },
                 &[3],
                 &[before],
                 &[now],

@@ -2,6 +2,7 @@
 
 use gemm::Parallelism;
 
+use super::tiny;
 use crate::real::Real;
 
 /// A row-major matrix as `gemm` wants it, possibly read transposed.
@@ -73,6 +74,9 @@ pub(crate) struct Size {
 
 /// `y ← x Wᵀ + b`
 pub(crate) fn forward<T: Real>(size: Size, x: &[T], weight: &[T], bias: Option<&[T]>, y: &mut [T]) {
+    if tiny::fits(size) {
+        return tiny::forward(size, x, weight, bias, y);
+    }
     match bias {
         Some(bias) => y.chunks_exact_mut(size.outputs).for_each(|row| row.copy_from_slice(bias)),
         None => y.fill(T::ZERO),
@@ -83,6 +87,9 @@ pub(crate) fn forward<T: Real>(size: Size, x: &[T], weight: &[T], bias: Option<&
 
 /// `dW += dyᵀ x`
 pub(crate) fn weight_gradient<T: Real>(size: Size, x: &[T], dy: &[T], dw: &mut [T]) {
+    if tiny::fits(size) {
+        return tiny::weight_gradient(size, x, dy, dw);
+    }
     let dy = View::new(dy, size.rows, size.outputs);
     multiply_add(dw, dy.transposed(), View::new(x, size.rows, size.inputs));
 }
@@ -98,6 +105,9 @@ pub(crate) fn bias_gradient<T: Real>(size: Size, dy: &[T], db: &mut [T]) {
 
 /// `dx += dy W`
 pub(crate) fn input_gradient<T: Real>(size: Size, dy: &[T], weight: &[T], dx: &mut [T]) {
+    if tiny::fits(size) {
+        return tiny::input_gradient(size, dy, weight, dx);
+    }
     let dy = View::new(dy, size.rows, size.outputs);
     multiply_add(dx, dy, View::new(weight, size.outputs, size.inputs));
 }
@@ -122,5 +132,32 @@ mod tests {
         assert_eq!(dw, [1.0, 0.0, -1.0, 2.0, 0.0, -2.0]);
         assert_eq!(db, [1.5, 2.5]);
         assert_eq!(dx, [9.0, 12.0, 15.0]);
+    }
+
+    /// A tiny layer inside a wider one whose other inputs and outputs are zero: both ways agree.
+    #[test]
+    fn tiny_and_general_products_agree() {
+        let tiny = Size { rows: 37, inputs: 5, outputs: 3 };
+        let wide = Size { inputs: 9, ..tiny };
+        let value = |i: usize| ((i * 37 + 11) % 23) as f64 / 7.0 - 1.5;
+        let values = |n: usize, from: usize| (from..from + n).map(value).collect::<Vec<f64>>();
+        let widen = |from: &[f64]| -> Vec<f64> {
+            from.chunks(5).flat_map(|row| row.iter().copied().chain([0.0; 4])).collect()
+        };
+        let (x, w, b, dy) = (values(185, 0), values(15, 3), values(3, 9), values(111, 5));
+        let (mut y, mut dw, mut dx) = (vec![0.0; 111], vec![1.0; 15], vec![1.0; 185]);
+        forward(tiny, &x, &w, Some(&b), &mut y);
+        weight_gradient(tiny, &x, &dy, &mut dw);
+        input_gradient(tiny, &dy, &w, &mut dx);
+        let (x, w) = (widen(&x), widen(&w));
+        let (mut y2, mut dw2, mut dx2) = (vec![0.0; 111], vec![1.0; 27], vec![1.0; 333]);
+        forward(wide, &x, &w, Some(&b), &mut y2);
+        weight_gradient(wide, &x, &dy, &mut dw2);
+        input_gradient(wide, &dy, &w, &mut dx2);
+        let near = |a: &[f64], b: &[f64]| a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-12);
+        let narrow = |from: &[f64]| -> Vec<f64> {
+            from.chunks(9).flat_map(|row| row[..5].to_vec()).collect()
+        };
+        assert!(near(&y, &y2) && near(&dw, &narrow(&dw2)) && near(&dx, &narrow(&dx2)));
     }
 }

@@ -6,5 +6,7 @@
 pub(crate) mod add;
 pub(crate) mod linear;
 pub(crate) mod loss;
+pub(crate) mod narrow;
 pub(crate) mod relu;
 pub(crate) mod tanh;
+pub(crate) mod tiny;

@@ -87,6 +87,12 @@ impl Plan {
         Ok(())
     }
 
+    /// Tells which input columns have weights other than zero until told otherwise; `None` means
+    /// that any may have. Where they are few, the forward pass may read no others.
+    pub fn set_live_inputs(&mut self, live: Option<&[usize]>) {
+        self.exec.set_live_inputs(live);
+    }
+
     /// The network.
     pub fn network(&self) -> &Network {
         &self.exec.network

@@ -1,14 +1,17 @@
+use std::ops::Range;
+
 use rayon::prelude::*;
 
 use crate::dataset::Dataset;
 use crate::network::{Network, NodeId, Op};
-use crate::ops::{add, linear, loss, relu, tanh};
+use crate::ops::{add, linear, loss, narrow, relu, tanh};
 use crate::real::Real;
+use crate::vectorize::vectorize;
 
 /// Values in the widest activation of a block of rows. A block goes through the whole network,
-/// forward and backward, before the next one: at 128 KB it stays in the second-level cache, so
+/// forward and backward, before the next one: at 256 KB it stays in the second-level cache, so
 /// inputs are read from memory once a step.
-const BLOCK_VALUES: usize = 32 << 10;
+const BLOCK_VALUES: usize = 64 << 10;
 /// Gradients are summed in at most this many lanes, whatever the number of threads.
 const MOST_LANES: usize = 16;
 /// All lanes together hold at most this many bytes of gradient.
@@ -19,6 +22,44 @@ pub(crate) struct Exec<T> {
     pub(crate) network: Network,
     block_rows: usize,
     lanes: Vec<Lane<T>>,
+    narrow: Option<Narrow>,
+}
+
+/// The first layer, where it has many inputs and a few outputs: it reads the data set's rows where
+/// they lie, and its weights and gradient are packed.
+struct Narrow {
+    node: usize,
+    outputs: usize,
+    place: Range<usize>,
+    packed: Vec<f32>,
+    /// The columns with weights other than zero, where they are known to be few.
+    live: Option<Vec<u32>>,
+}
+
+impl Narrow {
+    fn of<T: Real>(network: &Network) -> Option<Self> {
+        T::singles(&[])?;
+        let mut readers =
+            network.nodes().iter().enumerate().filter(|(_, n)| n.inputs.contains(&NodeId(0)));
+        let (node, reader) = readers.next()?;
+        let Op::Linear { weight, .. } = reader.op else { return None };
+        let (inputs, outputs) = (network.input_len(), reader.shape.len());
+        let fits = outputs <= narrow::MOST_OUTPUTS && inputs >= narrow::LEAST_INPUTS;
+        (fits && readers.next().is_none()).then(|| Self {
+            node,
+            outputs,
+            place: network.params()[weight].range(),
+            packed: vec![0.0; narrow::packed_len(outputs, inputs)],
+            live: None,
+        })
+    }
+
+    fn forward(&self, x: narrow::Rows<'_>, weight: &[f32], bias: Option<&[f32]>, y: &mut [f32]) {
+        match &self.live {
+            Some(live) => narrow::forward_columns(x, live, weight, bias, y, self.outputs),
+            None => narrow::forward(x, &self.packed, bias, y, self.outputs),
+        }
+    }
 }
 
 /// What one lane needs: the activations of one block and its own gradient sum.
@@ -27,13 +68,16 @@ struct Lane<T> {
     slopes: Vec<Vec<T>>,
     targets: Vec<f32>,
     gradient: Vec<T>,
+    /// The gradient of the narrow first layer; empty where there is none.
+    packed: Vec<f32>,
     loss: f64,
 }
 
 impl<T> Lane<T> {
     fn bytes(&self) -> usize {
         let activations: usize = self.values.iter().chain(&self.slopes).map(Vec::len).sum();
-        size_of::<T>() * (activations + self.gradient.len()) + 4 * self.targets.len()
+        size_of::<T>() * (activations + self.gradient.len())
+            + 4 * (self.targets.len() + self.packed.len())
     }
 }
 
@@ -47,6 +91,8 @@ impl<T: Real> Exec<T> {
         let lanes = lane_count(network, most_rows);
         let block_rows = block_rows(network);
         let block = block_rows.min(most_rows.max(1));
+        let narrow = Narrow::of::<T>(network);
+        let packed = narrow.as_ref().map_or(0, |n| n.packed.len());
         let buffers = |skip_input: bool| -> Vec<Vec<T>> {
             let len = |i: usize, n: usize| if skip_input && i == 0 { 0 } else { n * block };
             let nodes = network.nodes().iter().enumerate();
@@ -55,14 +101,15 @@ impl<T: Real> Exec<T> {
         let targets = network.loss().target_len(network.output_len()) * block;
         let lanes = (0..lanes)
             .map(|_| Lane {
-                values: buffers(false),
+                values: buffers(narrow.is_some()),
                 slopes: buffers(true),
                 targets: vec![0.0; targets],
                 gradient: vec![T::ZERO; network.params().len()],
+                packed: vec![0.0; packed],
                 loss: 0.0,
             })
             .collect();
-        Self { network: network.clone(), block_rows, lanes }
+        Self { network: network.clone(), block_rows, lanes, narrow }
     }
 
     /// Bytes of all buffers.
@@ -70,12 +117,26 @@ impl<T: Real> Exec<T> {
         self.lanes.iter().map(Lane::bytes).sum()
     }
 
-    /// Deals blocks of rows to lanes: lane `l` takes blocks `l·share ..`, `share` of them.
-    fn deal<'a>(&mut self, rows: &'a [u32]) -> (usize, usize, Vec<&'a [u32]>) {
-        let lanes = lane_count(&self.network, rows.len()).min(self.lanes.len());
-        let share = rows.len().div_ceil(self.block_rows).div_ceil(lanes) * self.block_rows;
-        let parts: Vec<&[u32]> = rows.chunks(share).collect();
-        (parts.len(), share, parts)
+    /// Tells which input columns have weights other than zero; `None` means that any may have.
+    /// Where they are few, the forward pass reads no others.
+    pub(crate) fn set_live_inputs(&mut self, live: Option<&[usize]>) {
+        if let Some(narrow) = &mut self.narrow {
+            let few = live.filter(|live| live.len() * 16 <= self.network.input_len());
+            narrow.live = few.map(|live| live.iter().map(|&c| c as u32).collect());
+        }
+    }
+
+    /// Lanes in use for a batch and rows for each: lane `l` takes rows `l·share ..`.
+    fn deal(&self, rows: usize) -> (usize, usize) {
+        let lanes = lane_count(&self.network, rows).min(self.lanes.len());
+        let share = rows.div_ceil(self.block_rows).div_ceil(lanes) * self.block_rows;
+        (rows.div_ceil(share), share)
+    }
+
+    fn pack(&mut self, weights: &[T]) {
+        if let (Some(narrow), Some(weights)) = (&mut self.narrow, T::singles(weights)) {
+            narrow::pack(&weights[narrow.place.clone()], narrow.outputs, &mut narrow.packed);
+        }
     }
 
     pub(crate) fn gradient(
@@ -85,49 +146,80 @@ impl<T: Real> Exec<T> {
         rows: &[u32],
         gradient: &mut [T],
     ) -> f64 {
-        let (used, _, parts) = self.deal(rows);
-        let (network, block_rows) = (&self.network, self.block_rows);
-        let scale = T::of(1.0 / rows.len() as f64);
-        let work = |(lane, rows): (&mut Lane<T>, &&[u32])| {
-            lane.gradient.fill(T::ZERO);
-            lane.loss = 0.0;
+        self.pack(weights);
+        let (used, share) = self.deal(rows.len());
+        let step = Step {
+            network: &self.network,
+            narrow: self.narrow.as_ref(),
+            weights,
+            data,
+            scale: T::of(1.0 / rows.len() as f64),
+        };
+        let block_rows = self.block_rows;
+        let work = |(lane, rows): (&mut Lane<T>, &[u32])| {
+            step.clear(lane);
             for block in rows.chunks(block_rows) {
                 lane.load(data, block, true);
-                lane.forward(network, weights, block.len());
-                lane.backward(network, weights, block.len(), scale);
+                step.forward(lane, block);
+                step.backward(lane, block);
             }
         };
+        let lanes = &mut self.lanes[..used];
         if rayon::current_num_threads() == 1 || used == 1 {
-            self.lanes.iter_mut().zip(&parts).for_each(work);
+            lanes.iter_mut().zip(rows.chunks(share)).for_each(work);
         } else {
-            self.lanes[..used].par_iter_mut().zip(parts.par_iter()).for_each(work);
+            lanes.par_iter_mut().zip(rows.par_chunks(share)).for_each(work);
         }
-        gradient.copy_from_slice(&self.lanes[0].gradient);
-        for lane in &self.lanes[1..used] {
-            for (sum, value) in gradient.iter_mut().zip(&lane.gradient) {
-                *sum += *value;
-            }
-        }
+        self.sum_lanes(used, gradient);
         self.lanes[..used].iter().map(|lane| lane.loss).sum::<f64>() / rows.len() as f64
     }
 
+    /// Sums the lanes in order.
+    fn sum_lanes(&mut self, used: usize, gradient: &mut [T]) {
+        let (first, others) = self.lanes[..used].split_at_mut(1);
+        let first = &mut first[0];
+        let packed = self.narrow.as_ref().map_or(0..0, |n| n.place.clone());
+        for range in [0..packed.start, packed.end..gradient.len()] {
+            gradient[range.clone()].copy_from_slice(&first.gradient[range.clone()]);
+            for lane in &*others {
+                add_to(&mut gradient[range.clone()], &lane.gradient[range.clone()]);
+            }
+        }
+        if let (Some(narrow), Some(gradient)) = (&self.narrow, T::singles_mut(gradient)) {
+            for lane in &*others {
+                add_to(&mut first.packed, &lane.packed);
+            }
+            narrow::unpack(&first.packed, narrow.outputs, &mut gradient[packed]);
+        }
+    }
+
     pub(crate) fn forward(&mut self, weights: &[T], data: &Dataset, rows: &[u32], out: &mut [T]) {
-        let (used, share, parts) = self.deal(rows);
-        let (network, block_rows) = (&self.network, self.block_rows);
-        let outputs = network.output_len();
+        self.pack(weights);
+        let (used, share) = self.deal(rows.len());
+        let block_rows = self.block_rows;
+        let (network, outputs) = (&self.network, self.network.output_len());
+        let narrow = self.narrow.as_ref();
+        let step = Step { network, narrow, weights, data, scale: T::ONE };
         self.lanes[..used]
             .par_iter_mut()
-            .zip(parts.par_iter())
+            .zip(rows.par_chunks(share))
             .zip(out.par_chunks_mut(share * outputs))
             .for_each(|((lane, rows), out)| {
                 let blocks = rows.chunks(block_rows).zip(out.chunks_mut(block_rows * outputs));
                 for (block, out) in blocks {
                     lane.load(data, block, false);
-                    lane.forward(network, weights, block.len());
+                    step.forward(lane, block);
                     out.copy_from_slice(&lane.values[network.output().0][..out.len()]);
                 }
             });
     }
+}
+
+fn add_to<T: Real>(sum: &mut [T], values: &[T]) {
+    vectorize(
+        #[inline(always)]
+        || sum.iter_mut().zip(values).for_each(|(sum, value)| *sum += *value),
+    );
 }
 
 /// Rows of a block: many for narrow networks, where calls would cost more than arithmetic.
@@ -142,6 +234,7 @@ fn lane_count(network: &Network, rows: usize) -> usize {
 }
 
 impl<T: Real> Lane<T> {
+    /// Copies a block's targets, and its inputs unless the first layer reads them where they lie.
     fn load(&mut self, data: &Dataset, rows: &[u32], targets: bool) {
         let columns = data.columns();
         for (to, &row) in self.values[0].chunks_exact_mut(columns).zip(rows) {
@@ -154,10 +247,34 @@ impl<T: Real> Lane<T> {
             }
         }
     }
+}
 
-    fn forward(&mut self, network: &Network, weights: &[T], rows: usize) {
+/// What all lanes of a step share.
+struct Step<'a, T> {
+    network: &'a Network,
+    narrow: Option<&'a Narrow>,
+    weights: &'a [T],
+    data: &'a Dataset,
+    scale: T,
+}
+
+impl<T: Real> Step<'_, T> {
+    fn clear(&self, lane: &mut Lane<T>) {
+        let packed = self.narrow.map_or(0..0, |n| n.place.clone());
+        lane.gradient[..packed.start].fill(T::ZERO);
+        lane.gradient[packed.end..].fill(T::ZERO);
+        lane.packed.fill(0.0);
+        lane.loss = 0.0;
+    }
+
+    fn rows<'a>(&'a self, order: &'a [u32]) -> narrow::Rows<'a> {
+        narrow::Rows { inputs: self.data.inputs(), columns: self.data.columns(), order }
+    }
+
+    fn forward(&self, lane: &mut Lane<T>, block: &[u32]) {
+        let (network, weights, rows) = (self.network, self.weights, block.len());
         for (at, node) in network.nodes().iter().enumerate().skip(1) {
-            let (before, rest) = self.values.split_at_mut(at);
+            let (before, rest) = lane.values.split_at_mut(at);
             let y = &mut rest[0][..rows * node.shape.len()];
             let value = |id: NodeId| &before[id.0][..rows * network.nodes()[id.0].shape.len()];
             match node.op {
@@ -166,6 +283,13 @@ impl<T: Real> Lane<T> {
                     let size = linear_size(network, at, rows);
                     let bias = bias.map(|b| &weights[network.params()[b].range()]);
                     let weight = &weights[network.params()[weight].range()];
+                    if let Some(narrow) = self.narrow.filter(|n| n.node == at) {
+                        let bias = bias.and_then(T::singles);
+                        if let (Some(weight), Some(y)) = (T::singles(weight), T::singles_mut(y)) {
+                            narrow.forward(self.rows(block), weight, bias, y);
+                        }
+                        continue;
+                    }
                     linear::forward(size, value(node.inputs[0]), weight, bias, y);
                 }
                 Op::Relu => relu::forward(value(node.inputs[0]), y),
@@ -176,8 +300,9 @@ impl<T: Real> Lane<T> {
         }
     }
 
-    fn backward(&mut self, network: &Network, weights: &[T], rows: usize, scale: T) {
-        for slopes in &mut self.slopes {
+    fn backward(&self, lane: &mut Lane<T>, block: &[u32]) {
+        let (network, weights, rows) = (self.network, self.weights, block.len());
+        for slopes in &mut lane.slopes {
             slopes.fill(T::ZERO);
         }
         let out = network.output().0;
@@ -191,18 +316,18 @@ impl<T: Real> Lane<T> {
         let (total, dscale) = loss::gradient(
             network.loss(),
             scale_param.map(|at| weights[at]),
-            &self.values[out][..rows * outputs],
-            &self.targets,
+            &lane.values[out][..rows * outputs],
+            &lane.targets,
             outputs,
-            scale,
-            &mut self.slopes[out][..rows * outputs],
+            self.scale,
+            &mut lane.slopes[out][..rows * outputs],
         );
-        self.loss += total;
+        lane.loss += total;
         if let Some(at) = scale_param {
-            self.gradient[at] += T::of(dscale) * scale;
+            lane.gradient[at] += T::of(dscale) * self.scale;
         }
         for (at, node) in network.nodes().iter().enumerate().skip(1).rev() {
-            let (before, rest) = self.slopes.split_at_mut(at);
+            let (before, rest) = lane.slopes.split_at_mut(at);
             let dy = &rest[0][..rows * node.shape.len()];
             let len = |id: NodeId| rows * network.nodes()[id.0].shape.len();
             match node.op {
@@ -211,11 +336,19 @@ impl<T: Real> Lane<T> {
                     let size = linear_size(network, at, rows);
                     let from = node.inputs[0];
                     let range = network.params()[weight].range();
-                    let x = &self.values[from.0][..len(from)];
-                    linear::weight_gradient(size, x, dy, &mut self.gradient[range.clone()]);
+                    match (self.narrow.filter(|n| n.node == at), T::singles(dy)) {
+                        (Some(narrow), Some(dy)) => {
+                            let packed = &mut lane.packed;
+                            narrow::weight_gradient(self.rows(block), dy, packed, narrow.outputs);
+                        }
+                        _ => {
+                            let x = &lane.values[from.0][..len(from)];
+                            linear::weight_gradient(size, x, dy, &mut lane.gradient[range.clone()]);
+                        }
+                    }
                     if let Some(bias) = bias {
                         let range = network.params()[bias].range();
-                        linear::bias_gradient(size, dy, &mut self.gradient[range]);
+                        linear::bias_gradient(size, dy, &mut lane.gradient[range]);
                     }
                     if from.0 != 0 {
                         let dx = &mut before[from.0][..len(from)];
@@ -223,7 +356,7 @@ impl<T: Real> Lane<T> {
                     }
                 }
                 Op::Relu | Op::Tanh | Op::Add => {
-                    let y = &self.values[at][..rows * node.shape.len()];
+                    let y = &lane.values[at][..rows * node.shape.len()];
                     for &from in node.inputs.iter().filter(|from| from.0 != 0) {
                         let dx = &mut before[from.0][..len(from)];
                         match node.op {
@@ -353,16 +486,51 @@ mod tests {
         check_gradient(&residual(Loss::CrossEntropy, 3), 40);
     }
 
+    /// Wide enough in the input for the kernels of a narrow first layer.
+    fn wide() -> Network {
+        let mut b = NetworkBuilder::new(150);
+        let h = b.linear("fc1", b.input(), 5).unwrap();
+        let h = b.tanh(h).unwrap();
+        let out = b.linear("fc2", h, 1).unwrap();
+        b.finish(out, Loss::gaussian(1.0)).unwrap()
+    }
+
+    #[test]
+    fn columns_known_to_be_dead_change_no_gradient() {
+        let network = wide();
+        let data = data(&network, 100);
+        let rows: Vec<u32> = (0..100).collect();
+        let mut w = random(network.params().len(), 1, 0.5);
+        let live = [3, 149];
+        for (i, w) in w[..750].iter_mut().enumerate() {
+            if !live.contains(&(i % 150)) {
+                *w = 0.0;
+            }
+        }
+        let mut exec = Exec::<f32>::new(&network, 100);
+        let (mut all, mut some) = (vec![0.0; w.len()], vec![0.0; w.len()]);
+        exec.gradient(&w, &data, &rows, &mut all);
+        exec.set_live_inputs(Some(&live));
+        exec.gradient(&w, &data, &rows, &mut some);
+        assert!(all.iter().zip(&some).all(|(a, b)| (a - b).abs() < 1e-5));
+        assert!(some[0] != 0.0, "a dead column has a gradient too");
+    }
+
     #[test]
     fn single_precision_follows_double() {
-        let network = mlp("tanh", &[5, 3], 1, Loss::gaussian(1.0));
-        let data = data(&network, 100);
+        for network in [mlp("tanh", &[5, 3], 1, Loss::gaussian(1.0)), wide()] {
+            follows_double(&network);
+        }
+    }
+
+    fn follows_double(network: &Network) {
+        let data = data(network, 100);
         let rows: Vec<u32> = (0..100).collect();
         let w = random(network.params().len(), 1, 0.5);
         let wide: Vec<f64> = w.iter().map(|v| *v as f64).collect();
         let (mut g32, mut g64) = (vec![0.0f32; w.len()], vec![0.0f64; w.len()]);
-        let l32 = Exec::<f32>::new(&network, 100).gradient(&w, &data, &rows, &mut g32);
-        let l64 = Exec::<f64>::new(&network, 100).gradient(&wide, &data, &rows, &mut g64);
+        let l32 = Exec::<f32>::new(network, 100).gradient(&w, &data, &rows, &mut g32);
+        let l64 = Exec::<f64>::new(network, 100).gradient(&wide, &data, &rows, &mut g64);
         assert!((l32 - l64).abs() < 1e-5);
         for (a, b) in g32.iter().zip(&g64) {
             assert!((*a as f64 - b).abs() < 1e-5, "{a} against {b}");
@@ -371,15 +539,20 @@ mod tests {
 
     #[test]
     fn the_same_bits_for_any_number_of_threads() {
-        let network = mlp("relu", &[6, 4], 1, Loss::gaussian(1.0));
-        let data = data(&network, 1000);
+        for network in [mlp("relu", &[6, 4], 1, Loss::gaussian(1.0)), wide()] {
+            same_bits(&network);
+        }
+    }
+
+    fn same_bits(network: &Network) {
+        let data = data(network, 1000);
         let rows: Vec<u32> = Key::new(1, 0, Stream::Shuffle).permutation(0, 1000);
         let run = |threads: usize| {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
             pool.install(|| {
-                let mut arena = Arena::new(&network, 0);
+                let mut arena = Arena::new(network, 0);
                 arena.set_weights(&random(network.params().len(), 1, 0.5)).unwrap();
-                let mut plan = Plan::new(&network, 1000).unwrap();
+                let mut plan = Plan::new(network, 1000).unwrap();
                 let loss = plan.gradient(&mut arena, &data, &rows).unwrap();
                 let mut out = vec![0.0; 1000];
                 plan.forward(arena.weights(), &data, 0..1000, &mut out).unwrap();

@@ -4,7 +4,7 @@ use thinfer_engine::elementary::sigmoid;
 use thinfer_engine::noise::{Key, Stream};
 use thinfer_engine::{Arena, Chunk, Pass, vectorize};
 
-use super::{Method, Stepped, Tick, Vitals};
+use super::{Method, Tick, Vitals};
 use crate::error::Result;
 use crate::prune::ALIVE;
 
@@ -162,7 +162,7 @@ impl Method for CvAdamMethod {
         arena.run(&Draw { alpha: self.alpha(tick), key: self.key, step: tick.step });
     }
 
-    fn update(&self, arena: &mut Arena, tick: Tick) -> Stepped {
+    fn update(&self, arena: &mut Arena, tick: Tick) {
         let config = &self.config;
         let coeffs = Coeffs {
             beta1: config.beta1 as f32,
@@ -174,7 +174,6 @@ impl Method for CvAdamMethod {
             decay: (config.weight_decay * tick.rates.decay_factor) as f32,
         };
         arena.run(&Update { coeffs, key: self.key, step: tick.step });
-        Stepped::default()
     }
 
     /// A draw from q; its noise has a stream of its own, so taking samples does not disturb the run.

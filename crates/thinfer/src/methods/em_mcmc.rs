@@ -4,7 +4,7 @@ use thinfer_engine::noise::Key;
 use thinfer_engine::{Arena, Chunk, Pass};
 
 use super::sghmc::{self, Sghmc};
-use super::{Method, Stepped, Tick, Vitals};
+use super::{Method, Tick, Vitals};
 use crate::error::Result;
 use crate::prune::{self, Groups, KEEP, SLAB, SoftThreshold};
 
@@ -147,14 +147,14 @@ impl Method for EmMcmcMethod {
         }
     }
 
-    fn update(&self, arena: &mut Arena, tick: Tick) -> Stepped {
+    fn update(&self, arena: &mut Arena, tick: Tick) {
         let config = &self.config;
-        let coeffs = config.sghmc.coeffs(arena, tick, config.spike_decay, !config.regrow);
-        arena.run(&sghmc::Update { coeffs, key: self.key, step: tick.step });
+        let coeffs = config.sghmc.coeffs(tick, config.spike_decay, !config.regrow);
+        let clip = config.sghmc.clip;
+        arena.run(&sghmc::Update { coeffs, key: self.key, step: tick.step, clip });
         if config.cadence == Cadence::Step {
             self.assign(arena, tick.epoch);
         }
-        Stepped { clipped: coeffs.gradient_factor < 1.0 }
     }
 
     fn epoch(&self, arena: &mut Arena, tick: Tick) {
@@ -165,6 +165,10 @@ impl Method for EmMcmcMethod {
 
     fn drops_for_good(&self) -> bool {
         !self.config.regrow && self.config.cadence == Cadence::Epoch
+    }
+
+    fn masks(&self) -> bool {
+        self.config.cadence == Cadence::Epoch
     }
 
     fn sample(&self, arena: &Arena, _tick: Tick) -> Vec<f32> {

@@ -53,13 +53,6 @@ pub struct Vitals {
     pub pruned_share: f64,
 }
 
-/// What one update had to do besides its rule.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Stepped {
-    /// The gradient was longer than `method.clip` and was scaled down.
-    pub clipped: bool,
-}
-
 /// A training method: three hooks, and nothing else knows its inside.
 pub trait Method: Send + Sync {
     /// Numbers of state a weight besides the weight itself.
@@ -72,7 +65,7 @@ pub trait Method: Send + Sync {
     fn materialize(&self, _arena: &mut Arena, _tick: Tick) {}
 
     /// Consumes the gradient.
-    fn update(&self, arena: &mut Arena, tick: Tick) -> Stepped;
+    fn update(&self, arena: &mut Arena, tick: Tick);
 
     /// Runs before the first step of an epoch.
     fn epoch(&self, _arena: &mut Arena, _tick: Tick) {}
@@ -80,6 +73,11 @@ pub trait Method: Send + Sync {
     /// Whether a weight that is pruned in one epoch stays zero for the rest of the run, so that
     /// nothing needs to read its input any more.
     fn drops_for_good(&self) -> bool {
+        false
+    }
+
+    /// Whether the network reads zeros where a weight is pruned for now (masked weights).
+    fn masks(&self) -> bool {
         false
     }
 

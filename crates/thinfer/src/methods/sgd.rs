@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use thinfer_engine::noise::Key;
 use thinfer_engine::{Arena, Chunk, Pass, vectorize};
 
-use super::{Method, Stepped, Tick, Vitals};
+use super::{Method, Tick, Vitals};
 use crate::error::Result;
 use crate::prune::ALIVE;
 
@@ -64,13 +64,12 @@ impl Method for Sgd {
         Ok(())
     }
 
-    fn update(&self, arena: &mut Arena, tick: Tick) -> Stepped {
+    fn update(&self, arena: &mut Arena, tick: Tick) {
         arena.run(&Update {
             momentum: self.momentum as f32,
             decay: (self.weight_decay * tick.rates.decay_factor) as f32,
             rate: tick.rates.step_size as f32,
         });
-        Stepped::default()
     }
 
     fn vitals(&self, _arena: &Arena, _tick: Tick) -> Vitals {

@@ -1,11 +1,11 @@
 //! Algorithm 2: constrained variational Adam as stochastic-gradient Hamiltonian Monte Carlo.
 
 use serde::{Deserialize, Serialize};
-use thinfer_engine::elementary::sigmoid;
+use thinfer_engine::elementary::exp;
 use thinfer_engine::noise::{Key, Stream};
-use thinfer_engine::{Arena, Chunk, Pass, vectorize};
+use thinfer_engine::{Arena, Chunk, Clip, Pass, vectorize};
 
-use super::{Method, Stepped, Tick, Vitals};
+use super::{Method, Tick, Vitals};
 use crate::error::Result;
 use crate::prune::{ALIVE, KEEP, SLAB};
 
@@ -94,18 +94,39 @@ pub struct Coeffs {
     pub noise: NoiseRule,
     /// The ρ rule.
     pub rho: RhoRule,
-    /// A factor on the gradient, 1 unless it was clipped.
-    pub gradient_factor: f32,
     /// Whether pruned weights are held at zero (no feedback).
     pub freeze: bool,
+}
+
+/// τ and 1/τ, which costs nothing beside it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Tau {
+    /// τ = sigmoid(ρ)
+    pub value: f32,
+    /// 1/τ = 1 + e^−ρ
+    pub inverse: f32,
+}
+
+impl Tau {
+    /// From ρ.
+    #[inline(always)]
+    pub fn from_rho(rho: f32) -> Self {
+        let inverse = 1.0 + exp(-rho);
+        Self { value: 1.0 / inverse, inverse }
+    }
+
+    /// From τ itself.
+    pub fn new(value: f32) -> Self {
+        Self { value, inverse: 1.0 / value }
+    }
 }
 
 impl Coeffs {
     /// The standard deviation of the noise that v receives, for a weight with the given τ.
     #[inline(always)]
-    pub fn noise_scale(&self, tau: f32) -> f32 {
+    pub fn noise_scale(&self, tau: Tau) -> f32 {
         match self.noise {
-            NoiseRule::Exact => self.k * self.dt * (2.0 * (1.0 - self.beta1) / tau).sqrt(),
+            NoiseRule::Exact => self.k * self.dt * (2.0 * (1.0 - self.beta1) * tau.inverse).sqrt(),
             NoiseRule::Paper => {
                 (2.0 + 2.0 * self.beta1 * self.beta1).sqrt() * self.k * self.dt * self.dt.sqrt()
             }
@@ -113,9 +134,9 @@ impl Coeffs {
     }
 
     /// The temperature that the noise amounts to: T = q / (2 (1−β₁) η) in the terms of `w`.
-    pub fn effective_temperature(&self, tau: f32) -> f64 {
+    pub fn effective_temperature(&self, tau: Tau) -> f64 {
         let scale = f64::from(self.noise_scale(tau));
-        let (tau, dt) = (f64::from(tau), f64::from(self.dt));
+        let (tau, dt) = (f64::from(tau.value), f64::from(self.dt));
         let q = (tau * scale).powi(2);
         q / (2.0 * (1.0 - f64::from(self.beta1)) * tau * dt * dt * f64::from(self.beta2))
     }
@@ -133,24 +154,35 @@ impl Coeffs {
 /// Deviation: paper and code take c = α; the noise that reached w had the scale s τ, so E[ε g] =
 /// s τ H and an unbiased term needs c = α²/s.
 #[inline(always)]
-pub fn rho_step(c: &Coeffs, rho: f32, tau: f32, w: f32, g: f32, decay: f32, eps: f32) -> f32 {
+pub fn rho_step(c: &Coeffs, rho: f32, tau: Tau, w: f32, g: f32, decay: f32, eps: f32) -> f32 {
     let alpha = c.k * c.dt * c.dt.sqrt();
+    let entropy = 1.0 / c.n * tau.inverse;
     match c.rho {
         RhoRule::Exact => {
             let scale = c.noise_scale(tau);
             // Without noise there is nothing to learn about the curvature.
             let weight = if scale > 0.0 { alpha * alpha / scale } else { 0.0 };
-            rho + c.eta * (1.0 / (c.n * tau) - alpha * alpha * decay * tau - weight * eps * g)
+            rho + c.eta * (entropy - alpha * alpha * decay * tau.value - weight * eps * g)
         }
         RhoRule::Code => {
-            rho + c.eta * (1.0 / (c.n * tau) - alpha * alpha * decay * tau - alpha * eps * g)
+            rho + c.eta * (entropy - alpha * alpha * decay * tau.value - alpha * eps * g)
         }
         RhoRule::Printed => {
             let delta = decay * c.n;
             let g = g + decay * w;
-            rho + c.eta * (1.0 / tau - alpha * alpha * delta * tau) - c.eta * alpha * eps * g
+            let pull = tau.inverse - alpha * alpha * delta * tau.value;
+            rho + c.eta * pull - c.eta * alpha * eps * g
         }
     }
+}
+
+/// The data gradient, and the factor that shortens it where it is clipped.
+#[derive(Clone, Copy, Debug)]
+pub struct Gradient<'a> {
+    /// g
+    pub values: &'a [f32],
+    /// 1 unless it is clipped.
+    pub factor: f32,
 }
 
 /// One step of Algorithm 2 with the noise given: `eps_before` reached the weights in the last step.
@@ -172,7 +204,7 @@ pub fn step(
     w: &mut [f32],
     v: &mut [f32],
     rho: &mut [f32],
-    g: &[f32],
+    g: Gradient<'_>,
     marks: &[u8],
     eps_before: &[f32],
     eps: &[f32],
@@ -204,51 +236,63 @@ fn step_by_rule(
     w: &mut [f32],
     v: &mut [f32],
     rho: &mut [f32],
-    g: &[f32],
+    g: Gradient<'_>,
     marks: &[u8],
     eps_before: &[f32],
     eps: &[f32],
 ) {
     // One length for all slices, so that the loop needs no bounds checks.
     let n = w.len();
-    let (v, rho, g) = (&mut v[..n], &mut rho[..n], &g[..n]);
+    let (v, rho, g, factor) = (&mut v[..n], &mut rho[..n], &g.values[..n], g.factor);
     let (marks, eps_before, eps) = (&marks[..n], &eps_before[..n], &eps[..n]);
     for i in 0..n {
         let decay = if marks[i] & SLAB != 0 { c.slab_decay } else { c.spike_decay };
-        let gradient = c.gradient_factor * g[i];
-        let tau = sigmoid(rho[i]);
+        let gradient = factor * g[i];
+        let tau = Tau::from_rho(rho[i]);
         rho[i] = rho_step(&c, rho[i], tau, w[i], gradient, decay, eps_before[i]);
-        let tau = sigmoid(rho[i]);
+        let tau = Tau::from_rho(rho[i]);
         v[i] = c.beta1 * v[i] - c.beta2 * c.dt * c.dt * (gradient + decay * w[i])
             + c.noise_scale(tau) * eps[i];
-        let moved = w[i] + tau * v[i];
+        let moved = w[i] + tau.value * v[i];
         w[i] = if c.freeze && marks[i] & KEEP == 0 { 0.0 } else { moved };
     }
 }
 
-/// Elements whose noise is made at once, so that it stays in the first-level cache.
-const PIECE: usize = 512;
+/// Elements whose noise is made at once: one tile of [`Key::normals`].
+const PIECE: usize = 128;
 
 /// The whole update as one pass: noise of this and the last step is made on the fly.
 pub(crate) struct Update {
     pub(crate) coeffs: Coeffs,
     pub(crate) key: Key,
     pub(crate) step: u64,
+    pub(crate) clip: Option<f64>,
 }
 
 impl Pass for Update {
+    fn clip(&self) -> Option<Clip> {
+        // With feedback thousands of pruned weights have gradients too, and their noise alone would
+        // be longer than any useful limit.
+        self.clip.map(|most| Clip { most, among: KEEP })
+    }
+
     fn apply(&self, mut chunk: Chunk<'_>) {
         let [v, rho] = &mut chunk.state[..] else { return };
         let (mut before, mut now) = ([0.0; PIECE], [0.0; PIECE]);
         for start in (0..chunk.weights.len()).step_by(PIECE) {
             let end = (start + PIECE).min(chunk.weights.len());
+            if self.coeffs.freeze && chunk.marks[start..end].iter().all(|m| m & KEEP == 0) {
+                // Held at zero for good; velocity and ρ of such weights mean nothing any more.
+                continue;
+            }
             let (before, now) = (&mut before[..end - start], &mut now[..end - start]);
             // Noise 0 is the initial ε; step r injects noise r + 1.
             self.key.normals(self.step, chunk.first + start, before);
             self.key.normals(self.step + 1, chunk.first + start, now);
             let w = &mut chunk.weights[start..end];
             let (v, rho) = (&mut v[start..end], &mut rho[start..end]);
-            let (g, marks) = (&chunk.gradient[start..end], &chunk.marks[start..end]);
+            let marks = &chunk.marks[start..end];
+            let g = Gradient { values: &chunk.gradient[start..end], factor: chunk.factor };
             vectorize(
                 #[inline(always)]
                 || step(&self.coeffs, w, v, rho, g, marks, before, now),
@@ -259,15 +303,7 @@ impl Pass for Update {
 
 impl Sghmc {
     /// The numbers of one step. `spike_decay` is wd₀ where there is a spike.
-    pub(crate) fn coeffs(
-        &self,
-        arena: &Arena,
-        tick: Tick,
-        spike_decay: f64,
-        freeze: bool,
-    ) -> Coeffs {
-        let clip = |most| clip_factor(arena.gradient(), arena.marks(), most);
-        let gradient_factor = self.clip.map_or(1.0, clip);
+    pub(crate) fn coeffs(&self, tick: Tick, spike_decay: f64, freeze: bool) -> Coeffs {
         Coeffs {
             beta1: self.beta1 as f32,
             beta2: self.beta2 as f32,
@@ -279,7 +315,6 @@ impl Sghmc {
             spike_decay: (spike_decay * tick.rates.decay_factor) as f32,
             noise: self.noise,
             rho: self.rho,
-            gradient_factor,
             freeze,
         }
     }
@@ -299,28 +334,20 @@ impl Sghmc {
     }
 
     pub(crate) fn vitals_with(&self, arena: &Arena, tick: Tick, spike_decay: f64) -> Vitals {
-        let coeffs = self.coeffs(arena, tick, spike_decay, false);
-        let n = arena.len() as f64;
-        let taus: Vec<f64> = arena.state(RHO).iter().map(|r| f64::from(sigmoid(*r))).collect();
-        let mean = taus.iter().sum::<f64>() / n;
-        let variance = taus.iter().map(|t| (t - mean).powi(2)).sum::<f64>() / n;
-        let temperature =
-            taus.iter().map(|t| coeffs.effective_temperature(*t as f32)).sum::<f64>() / n;
+        let coeffs = self.coeffs(tick, spike_decay, false);
+        let live = arena.state(RHO).iter().zip(arena.marks()).filter(|(_, m)| **m & KEEP != 0);
+        let taus: Vec<Tau> = live.map(|(rho, _)| Tau::from_rho(*rho)).collect();
+        let mean_of =
+            |f: &dyn Fn(&Tau) -> f64| taus.iter().map(f).sum::<f64>() / taus.len().max(1) as f64;
+        let mean = mean_of(&|t| f64::from(t.value));
+        let variance = mean_of(&|t| (f64::from(t.value) - mean).powi(2));
+        let temperature = mean_of(&|t| coeffs.effective_temperature(*t));
         Vitals {
             effective_temperature: Some(temperature),
             tau: Some((mean, variance.sqrt())),
             ..Vitals::default()
         }
     }
-}
-
-/// `min(1, most / |g|)` over the weights that the network reads; the norm is summed in order, so it
-/// does not depend on threads. With feedback thousands of pruned weights have gradients too, and
-/// their noise alone would be longer than any useful limit.
-fn clip_factor(gradient: &[f32], marks: &[u8], most: f64) -> f32 {
-    let live = gradient.iter().zip(marks).filter(|(_, mark)| **mark & KEEP != 0);
-    let norm = live.map(|(g, _)| f64::from(*g).powi(2)).sum::<f64>().sqrt();
-    if norm > most { (most / norm) as f32 } else { 1.0 }
 }
 
 /// Algorithm 2 with the key of its noise.
@@ -341,10 +368,9 @@ impl Method for SghmcMethod {
         self.config.start_state(arena, key)
     }
 
-    fn update(&self, arena: &mut Arena, tick: Tick) -> Stepped {
-        let coeffs = self.config.coeffs(arena, tick, self.config.weight_decay, false);
-        arena.run(&Update { coeffs, key: self.key, step: tick.step });
-        Stepped { clipped: coeffs.gradient_factor < 1.0 }
+    fn update(&self, arena: &mut Arena, tick: Tick) {
+        let coeffs = self.config.coeffs(tick, self.config.weight_decay, false);
+        arena.run(&Update { coeffs, key: self.key, step: tick.step, clip: self.config.clip });
     }
 
     fn vitals(&self, arena: &Arena, tick: Tick) -> Vitals {

@@ -220,9 +220,13 @@ impl Chain {
             // Also after a resume in the middle of an epoch: both follow from step and masks.
             let key = Key::new(self.spec.seed, self.spec.chain, Stream::Shuffle);
             self.order = key.permutation(epoch as u64, data.rows());
-            if method.drops_for_good() {
+            if method.masks() {
                 let live = live_inputs(&self.spec.network, self.arena.marks());
-                self.plan.keep_columns(data, &live)?;
+                if method.drops_for_good() {
+                    self.plan.keep_columns(data, &live)?;
+                } else {
+                    self.plan.read_columns(&live);
+                }
             }
         }
         method.materialize(&mut self.arena, tick);
@@ -232,8 +236,8 @@ impl Chain {
         if !loss.is_finite() {
             return Err(self.not_finite("the loss".into(), epoch));
         }
-        let stepped = method.update(&mut self.arena, tick);
-        self.clipped_steps += u64::from(stepped.clipped);
+        method.update(&mut self.arena, tick);
+        self.clipped_steps += self.arena.take_clipped();
         self.loss_sum += loss;
         self.step += 1;
         if clock.batch(self.step) == 0 {

@@ -60,6 +60,12 @@ impl GradientPlan {
         Ok(())
     }
 
+    /// Tells which input columns the masked weights read. The gradient of the others is needed all
+    /// the same, since they may come back, but the forward pass need not look at them.
+    pub(crate) fn read_columns(&mut self, columns: &[usize]) {
+        self.whole.set_live_inputs(Some(columns));
+    }
+
     /// The mean loss over `rows`, with its gradient in the arena.
     pub(crate) fn gradient(
         &mut self,
