@@ -32,7 +32,22 @@ const ENDLESS: &[&str] = &[
 /// The rates of Example 1 at the start of a cycle.
 const RATES: Rates = Rates { step_size: 0.01, temperature: 0.01, eta: 0.1, decay_factor: 1.0 };
 
+/// Bytes that each method keeps for a weight: weight, state and one byte of marks.
+#[expect(clippy::print_stdout, reason = "a benchmark reports on stdout")]
+fn memory() {
+    for kind in ["sgd", "cv-adam", "sghmc", "em-mcmc"] {
+        let method = format!("method.kind={kind}");
+        let (config, data) = load(EXAMPLE_1, &[&method, "data.train_rows=10"]);
+        let network = build_network(&config, &data).expect("a network");
+        let method = build_method(&config, &data, &network, 0);
+        let arena = Arena::new(&network, method.state_buffers());
+        let bytes = arena.method_bytes() as f64 / arena.len() as f64;
+        println!("memory/{kind}: {bytes} bytes a weight, 1 of them marks");
+    }
+}
+
 fn main() {
+    memory();
     let mut criterion = Criterion::default().configure_from_args();
     step(&mut criterion, "step/example1", EXAMPLE_1);
     step(&mut criterion, "step/example2", EXAMPLE_2);

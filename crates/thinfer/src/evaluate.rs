@@ -201,7 +201,7 @@ pub fn evaluate(network: &Network, data: &Bundle, results: &[ChainResult]) -> Re
         selection: data.truth.as_ref().map(|truth| Selection::compare(&selected, truth)),
         selected: selected.iter().map(|&v| data.names[v].clone()).collect(),
         inclusion: data.names.iter().cloned().zip(inclusion).collect(),
-        size: size(network, &last.members),
+        size: size(network, &last.members, results),
         behaviour: behaviour(results, &predictive, data.train.rows(), scale),
     })
 }
@@ -228,7 +228,7 @@ fn mean_scores(posterior: &Posterior, data: &Bundle) -> Result<Scores> {
     })
 }
 
-fn size(network: &Network, last: &[Snapshot]) -> Size {
+fn size(network: &Network, last: &[Snapshot], results: &[ChainResult]) -> Size {
     let parameters = network.params().len();
     let chains = last.len().max(1);
     let kept: usize =
@@ -241,13 +241,14 @@ fn size(network: &Network, last: &[Snapshot]) -> Size {
         .map(|keep| keep.iter().map(|k| usize::from(*k)).sum::<usize>())
         .sum();
     let macs = network.multiply_adds();
+    let method_bytes: usize = results.iter().map(|r| r.method_bytes).sum();
     Size {
         parameters,
         kept: kept as f64 / chains as f64,
         sparsity: Sparsity::of_counts(parameters * chains - kept, parameters * chains),
         weight_sparsity: Sparsity::of_counts(total * chains - kept_weights, total * chains),
         multiply_adds: (macs, kept_weights as f64 / chains as f64),
-        state_bytes_per_weight: 13.0,
+        state_bytes_per_weight: method_bytes as f64 / (parameters * results.len()).max(1) as f64,
     }
 }
 

@@ -68,6 +68,9 @@ fn dfp_resumes_to_the_same_bits() {
 #[test]
 fn dpf_resumes_to_the_same_bits() {
     assert_resumes(&["prune.regrow=true"]);
+    assert_resumes(&["prune.regrow=true", "prune.freeze_after_epochs=4"]);
+    // Wide enough for the kernels that read rows in place.
+    assert_resumes(&["prune.regrow=true", "data.columns=70", "prune.hard_threshold=0.2"]);
 }
 
 #[test]

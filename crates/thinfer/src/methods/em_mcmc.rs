@@ -95,12 +95,23 @@ impl Pass for Cut {
 }
 
 impl EmMcmcMethod {
+    /// Whether pruning has ended.
+    fn frozen(&self, epoch: usize) -> bool {
+        self.config.freeze_after_epochs.is_some_and(|last| epoch > last)
+    }
+
+    /// Whether pruned weights are zero: always without feedback, and with it from the epoch on in
+    /// which nothing can come back any more.
+    fn holds_at_zero(&self, epoch: usize) -> bool {
+        !self.config.regrow || self.frozen(epoch)
+    }
+
     /// One EM step and one pruning step over all groups.
     fn assign(&self, arena: &mut Arena, epoch: usize) {
         if epoch <= self.config.warm_up_epochs {
             return;
         }
-        let frozen = self.config.freeze_after_epochs.is_some_and(|last| epoch > last);
+        let frozen = self.frozen(epoch);
         let mut marks = arena.marks().to_vec();
         for groups in &self.groups {
             prune::em_step(groups, arena.weights(), self.config.soft_threshold, &mut marks);
@@ -111,7 +122,7 @@ impl EmMcmcMethod {
         }
         // The marks come from this arena, so their length fits.
         let _ = arena.set_marks(&marks);
-        if !self.config.regrow {
+        if self.holds_at_zero(epoch) {
             arena.run(&Cut);
         }
     }
@@ -149,7 +160,7 @@ impl Method for EmMcmcMethod {
 
     fn update(&self, arena: &mut Arena, tick: Tick) {
         let config = &self.config;
-        let coeffs = config.sghmc.coeffs(tick, config.spike_decay, !config.regrow);
+        let coeffs = config.sghmc.coeffs(tick, config.spike_decay, self.holds_at_zero(tick.epoch));
         let clip = config.sghmc.clip;
         arena.run(&sghmc::Update { coeffs, key: self.key, step: tick.step, clip });
         if config.cadence == Cadence::Step {
@@ -163,8 +174,8 @@ impl Method for EmMcmcMethod {
         }
     }
 
-    fn drops_for_good(&self) -> bool {
-        !self.config.regrow && self.config.cadence == Cadence::Epoch
+    fn drops_for_good(&self, epoch: usize) -> bool {
+        self.config.cadence == Cadence::Epoch && self.holds_at_zero(epoch)
     }
 
     fn masks(&self) -> bool {

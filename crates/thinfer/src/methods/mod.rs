@@ -70,9 +70,9 @@ pub trait Method: Send + Sync {
     /// Runs before the first step of an epoch.
     fn epoch(&self, _arena: &mut Arena, _tick: Tick) {}
 
-    /// Whether a weight that is pruned in one epoch stays zero for the rest of the run, so that
+    /// Whether a weight that is pruned in this epoch stays zero for the rest of the run, so that
     /// nothing needs to read its input any more.
-    fn drops_for_good(&self) -> bool {
+    fn drops_for_good(&self, _epoch: usize) -> bool {
         false
     }
 

@@ -222,7 +222,7 @@ impl Chain {
             self.order = key.permutation(epoch as u64, data.rows());
             if method.masks() {
                 let live = live_inputs(&self.spec.network, self.arena.marks());
-                if method.drops_for_good() {
+                if method.drops_for_good(epoch) {
                     self.plan.keep_columns(data, &live)?;
                 } else {
                     self.plan.read_columns(&live);

@@ -79,6 +79,8 @@ pub struct ChainResult {
     pub snapshots: Vec<Snapshot>,
     /// Bytes of its buffers and plans.
     pub bytes: usize,
+    /// Bytes of them that the method keeps: weights, state and marks.
+    pub method_bytes: usize,
 }
 
 /// The folder of one chain.
@@ -195,9 +197,7 @@ fn run_chain(spec: ChainSpec, data: &Dataset, setting: &Setting<'_>) -> Result<C
             }
         }
     }
-    let bytes = chain.bytes();
-    let (records, snapshots) = chain.into_results();
-    Ok(ChainResult { chain: number, records, snapshots, bytes })
+    Ok(result_of(chain))
 }
 
 /// Puts the place of the last good state into a message about a run that went wrong.
@@ -297,6 +297,13 @@ fn load_snapshot(
     Ok(snapshot)
 }
 
+fn result_of(chain: Chain) -> ChainResult {
+    let (number, bytes) = (chain.spec().chain, chain.bytes());
+    let method_bytes = chain.arena().method_bytes();
+    let (records, snapshots) = chain.into_results();
+    ChainResult { chain: number, records, snapshots, bytes, method_bytes }
+}
+
 /// Reads what a run has so far, without going on with it.
 pub fn load_results(
     specs: Vec<ChainSpec>,
@@ -306,10 +313,7 @@ pub fn load_results(
     let mut results = Vec::new();
     for spec in specs {
         if let Some(chain) = load_chain_read_only(&spec, folder, observer)? {
-            let bytes = chain.bytes();
-            let number = spec.chain;
-            let (records, snapshots) = chain.into_results();
-            results.push(ChainResult { chain: number, records, snapshots, bytes });
+            results.push(result_of(chain));
         }
     }
     if results.is_empty() {
