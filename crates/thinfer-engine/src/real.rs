@@ -31,6 +31,8 @@ pub(crate) trait Real:
     fn singles(values: &[Self]) -> Option<&[f32]>;
     /// The same, to write.
     fn singles_mut(values: &mut [Self]) -> Option<&mut [f32]>;
+    /// `self · a + b`, rounded once; slow where the processor cannot do it.
+    fn mul_add(self, a: Self, b: Self) -> Self;
 }
 
 impl Real for f32 {
@@ -52,6 +54,10 @@ impl Real for f32 {
     fn singles_mut(values: &mut [Self]) -> Option<&mut [f32]> {
         Some(values)
     }
+    #[inline(always)]
+    fn mul_add(self, a: Self, b: Self) -> Self {
+        f32::mul_add(self, a, b)
+    }
 }
 
 impl Real for f64 {
@@ -71,5 +77,9 @@ impl Real for f64 {
     }
     fn singles_mut(_: &mut [Self]) -> Option<&mut [f32]> {
         None
+    }
+    #[inline(always)]
+    fn mul_add(self, a: Self, b: Self) -> Self {
+        f64::mul_add(self, a, b)
     }
 }
