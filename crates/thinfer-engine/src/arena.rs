@@ -2,7 +2,7 @@ use rayon::prelude::*;
 
 use crate::error::EngineError;
 use crate::network::Network;
-use crate::param::ParamTable;
+use crate::param::{ParamTable, Role};
 
 /// Elements a task works on; small enough for the first-level cache with every buffer beside it.
 const CHUNK: usize = 4096;
@@ -19,6 +19,7 @@ pub struct Arena {
     gradient: Vec<f32>,
     state: Vec<Vec<f32>>,
     marks: Vec<u8>,
+    stats: Vec<f32>,
 }
 
 /// One piece of all buffers, as a [`Pass`] sees it.
@@ -44,9 +45,15 @@ pub trait Pass: Sync {
 }
 
 impl Arena {
-    /// Zeroed buffers for `network`, with `state_buffers` extra numbers a weight.
+    /// Zeroed buffers for `network`, with `state_buffers` extra numbers a weight. Running
+    /// variances begin at one.
     pub fn new(network: &Network, state_buffers: usize) -> Self {
-        Self::for_table(network.params().clone(), state_buffers)
+        let mut arena = Self::for_table(network.params().clone(), state_buffers);
+        arena.stats = vec![0.0; network.stats().len()];
+        for param in network.stats().iter().filter(|p| p.role == Role::RunningVariance) {
+            arena.stats[param.range()].fill(1.0);
+        }
+        arena
     }
 
     /// Zeroed buffers for parameters that need no network, as the posterior checks use.
@@ -59,13 +66,14 @@ impl Arena {
             gradient: vec![0.0; n],
             state: vec![vec![0.0; n]; state_buffers],
             marks: vec![0; n],
+            stats: Vec::new(),
         }
     }
 
     /// Buffers for `n` unnamed parameters of one vector.
     pub fn flat(n: usize, state_buffers: usize) -> Self {
         let mut table = ParamTable::default();
-        table.push("weights".into(), vec![n], crate::Role::Bias);
+        table.push("weights".into(), vec![n], Role::Bias);
         Self::for_table(table, state_buffers)
     }
 
@@ -124,6 +132,16 @@ impl Arena {
         &self.marks
     }
 
+    /// Running statistics of batch norms, which are kept but not trained.
+    pub fn stats(&self) -> &[f32] {
+        &self.stats
+    }
+
+    /// Replaces the running statistics.
+    pub fn set_stats(&mut self, values: &[f32]) -> Result<(), EngineError> {
+        copy("the running statistics", &mut self.stats, values)
+    }
+
     /// Replaces the weights.
     pub fn set_weights(&mut self, values: &[f32]) -> Result<(), EngineError> {
         copy("the weights", &mut self.weights, values)
@@ -166,8 +184,9 @@ impl Arena {
         copy("the marks", &mut self.marks, values)
     }
 
-    pub(crate) fn read_and_gradient(&mut self) -> (&[f32], &mut [f32]) {
-        (self.forward.as_deref().unwrap_or(&self.weights), &mut self.gradient)
+    pub(crate) fn read_and_gradient(&mut self) -> (&[f32], &mut [f32], &mut [f32]) {
+        let weights = self.forward.as_deref().unwrap_or(&self.weights);
+        (weights, &mut self.stats, &mut self.gradient)
     }
 
     /// Runs a pass over all buffers, in parallel where they are long.

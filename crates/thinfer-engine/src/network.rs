@@ -595,7 +595,7 @@ mod tests {
         let h = b.conv2d_with("conv2", h, 5, Window::square(1, 1, 0), true).unwrap();
         let h = b.global_average_pool(h).unwrap();
         let out = b.linear("fc", h, 2).unwrap();
-        b.finish(out, Loss::CrossEntropy).unwrap()
+        b.finish(out, Loss::cross_entropy()).unwrap()
     }
 
     #[test]

@@ -27,6 +27,8 @@ pub(crate) trait Real:
     fn of(value: f64) -> Self;
     fn wide(self) -> f64;
     fn tanh(self) -> Self;
+    /// `self · a + b`, rounded once; slow where the processor cannot do it.
+    fn mul_add(self, a: Self, b: Self) -> Self;
 }
 
 impl Real for f32 {
@@ -42,6 +44,10 @@ impl Real for f32 {
     fn tanh(self) -> Self {
         elementary::tanh(self)
     }
+    #[inline(always)]
+    fn mul_add(self, a: Self, b: Self) -> Self {
+        f32::mul_add(self, a, b)
+    }
 }
 
 impl Real for f64 {
@@ -55,5 +61,9 @@ impl Real for f64 {
     }
     fn tanh(self) -> Self {
         f64::tanh(self)
+    }
+    #[inline(always)]
+    fn mul_add(self, a: Self, b: Self) -> Self {
+        f64::mul_add(self, a, b)
     }
 }

@@ -40,8 +40,8 @@ fn largest_curvature(
         let at = |sign: f32| -> Vec<f32> {
             weights.iter().zip(&direction).map(|(w, d)| w + sign * scale * d).collect()
         };
-        plan.gradient_at(&at(1.0), data, &rows, &mut above)?;
-        plan.gradient_at(&at(-1.0), data, &rows, &mut below)?;
+        plan.gradient_at(&at(1.0), &mut [], data, &rows, &mut above)?;
+        plan.gradient_at(&at(-1.0), &mut [], data, &rows, &mut below)?;
         for i in 0..n {
             direction[i] = (above[i] - below[i]) / (2.0 * step as f32);
         }

@@ -33,7 +33,7 @@ pub fn build_network(config: &Config, data: &Bundle) -> Result<Network> {
             (1, loss)
         }
         (Task::Classification, 2) => (1, Loss::Bernoulli),
-        (Task::Classification, classes) => (classes, Loss::CrossEntropy),
+        (Task::Classification, classes) => (classes, Loss::cross_entropy()),
     };
     let columns = data.train.columns();
     Ok(mlp(columns, &config.model.hidden, config.model.activation, outputs, loss)?)

@@ -83,7 +83,7 @@ impl Posterior {
         let mut plan = Plan::new(&self.network, ROWS.min(data.rows().max(1)))?;
         let mut raw = vec![0.0; data.rows() * outputs];
         let mut each = |member: &Snapshot| -> Result<Vec<f32>> {
-            plan.forward(&member.weights, data, 0..data.rows(), &mut raw)?;
+            plan.forward(&member.weights, &[], data, 0..data.rows(), &mut raw)?;
             Ok(raw.clone())
         };
         match self.network.loss() {
@@ -113,7 +113,7 @@ impl Posterior {
                 }
                 Ok(Predictive::Classes { classes: 2, members })
             }
-            Loss::CrossEntropy => {
+            Loss::CrossEntropy { .. } => {
                 let mut members = Vec::new();
                 for member in &self.members {
                     members.push(each(member)?.chunks_exact(outputs).flat_map(softmax).collect());

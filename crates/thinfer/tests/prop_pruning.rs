@@ -74,10 +74,10 @@ proptest! {
         let (small, map) = network.with_inputs(&keep).unwrap();
         let small_weights: Vec<f32> = map.iter().map(|&i| weights[i as usize]).collect();
         let (mut g, mut small_g) = (vec![0.0; weights.len()], vec![0.0; map.len()]);
-        let loss = Plan::new(&network, rows).unwrap().gradient_at(&weights, &data, &order, &mut g).unwrap();
+        let loss = Plan::new(&network, rows).unwrap().gradient_at(&weights, &mut [], &data, &order, &mut g).unwrap();
         let small_loss = Plan::new(&small, rows)
             .unwrap()
-            .gradient_at(&small_weights, &data.take_columns(&keep), &order, &mut small_g)
+            .gradient_at(&small_weights, &mut [], &data.take_columns(&keep), &order, &mut small_g)
             .unwrap();
         prop_assert!((loss - small_loss).abs() < 1e-5 * (1.0 + loss.abs()));
         for (&i, value) in map.iter().zip(&small_g) {

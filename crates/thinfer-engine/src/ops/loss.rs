@@ -34,8 +34,13 @@ pub enum Loss {
     },
     /// `ln(1 + e^f) − y f` for one logit `f` and `y` in {0, 1}.
     Bernoulli,
-    /// `ln Σ_j e^{f_j} − f_y` for as many logits as there are classes.
-    CrossEntropy,
+    /// `ln Σ_j e^{f_j} − Σ_j t_j f_j` for as many logits as there are classes. The target `t` has
+    /// 1 − smoothing at the class, and the rest is spread evenly over all classes.
+    CrossEntropy {
+        /// Label smoothing, from 0 to below 1.
+        #[serde(default)]
+        smoothing: f64,
+    },
 }
 
 impl Loss {
@@ -49,11 +54,16 @@ impl Loss {
         Loss::Gaussian { scale: Scale::Learned { start, param: 0 } }
     }
 
+    /// Cross entropy without label smoothing.
+    pub fn cross_entropy() -> Self {
+        Loss::CrossEntropy { smoothing: 0.0 }
+    }
+
     /// Targets a row, for a network with `outputs` outputs.
     pub fn target_len(&self, outputs: usize) -> usize {
         match self {
             Loss::Gaussian { .. } => outputs,
-            Loss::Bernoulli | Loss::CrossEntropy => 1,
+            Loss::Bernoulli | Loss::CrossEntropy { .. } => 1,
         }
     }
 
@@ -67,8 +77,11 @@ impl Loss {
             Loss::Bernoulli if outputs != 1 => {
                 format!("a Bernoulli loss reads one logit, but the network gives {outputs}")
             }
-            Loss::CrossEntropy if outputs < 2 => {
+            Loss::CrossEntropy { .. } if outputs < 2 => {
                 format!("cross entropy needs two classes or more, but the network gives {outputs}")
+            }
+            Loss::CrossEntropy { smoothing } if !(0.0..1.0).contains(smoothing) => {
+                format!("the label smoothing is {smoothing}; it must be from 0 to below 1")
             }
             _ => return Ok(()),
         };
@@ -116,7 +129,8 @@ pub(crate) fn gradient<T: Real>(
                 *d = T::of(1.0 / (1.0 + (-f).exp()) - y) * weight;
             }
         }
-        Loss::CrossEntropy => {
+        Loss::CrossEntropy { smoothing } => {
+            let spread = smoothing / outputs as f64;
             for row in 0..rows {
                 let f = &output[row * outputs..(row + 1) * outputs];
                 let d = &mut doutput[row * outputs..(row + 1) * outputs];
@@ -124,10 +138,14 @@ pub(crate) fn gradient<T: Real>(
                 let most = f.iter().map(|v| v.wide()).fold(f64::NEG_INFINITY, f64::max);
                 let sum: f64 = f.iter().map(|v| (v.wide() - most).exp()).sum();
                 let log_sum = most + sum.ln();
-                total += log_sum - f[class].wide();
+                total += log_sum - (1.0 - smoothing) * f[class].wide();
+                if spread > 0.0 {
+                    total -= spread * f.iter().map(|v| v.wide()).sum::<f64>();
+                }
                 for (j, (f, d)) in f.iter().zip(d).enumerate() {
                     let p = (f.wide() - log_sum).exp();
-                    *d = T::of(p - f64::from(u8::from(j == class))) * weight;
+                    let target = if j == class { 1.0 - smoothing + spread } else { spread };
+                    *d = T::of(p - target) * weight;
                 }
             }
         }
@@ -149,21 +167,41 @@ mod tests {
     fn worked_cases() {
         assert!((at(&Loss::gaussian(2.0), &[2.0], 1.0) - (0.125 + 2f64.ln())).abs() < 1e-12);
         assert!((at(&Loss::Bernoulli, &[2.0], 1.0) - 0.126_928_011_042_972_5).abs() < 1e-12);
-        let ce = at(&Loss::CrossEntropy, &[1.0, 2.0, 3.0], 1.0);
+        let ce = at(&Loss::cross_entropy(), &[1.0, 2.0, 3.0], 1.0);
         assert!((ce - 1.407_605_964_444_38).abs() < 1e-12);
+    }
+
+    /// torch.nn.functional.cross_entropy(torch.tensor([[1., 2., 3.]], dtype=torch.float64,
+    ///     requires_grad=True), torch.tensor([1]), label_smoothing=0.3) and its gradient.
+    #[test]
+    fn smoothed_labels_are_those_of_pytorch() {
+        let (loss, f) = (Loss::CrossEntropy { smoothing: 0.3 }, [1.0, 2.0, 3.0]);
+        let mut d = [0f64; 3];
+        let (total, _) = gradient(&loss, None, &f, &[1.0], 3, 1.0, &mut d);
+        // By hand: ln(e¹ + e² + e³) − 0.7·2 − 0.1·(1 + 2 + 3).
+        assert!((total - 1.407_605_964_444_38).abs() < 1e-12);
+        let want = [-0.009_969_426_823_25, -0.555_271_527_529_73, 0.565_240_954_352_98];
+        for (d, want) in d.iter().zip(want) {
+            assert!((d - want).abs() < 1e-6, "{d} against {want}");
+        }
+        let uneven = at(&loss, &[1.0, 2.0, 5.0], 0.0);
+        let log_sum = (1f64.exp() + 2f64.exp() + 5f64.exp()).ln();
+        assert!((uneven - (log_sum - 0.7 - 0.1 * 8.0)).abs() < 1e-12);
+        let bad = Loss::CrossEntropy { smoothing: 1.0 }.check(3).unwrap_err().to_string();
+        assert!(bad.contains("below 1"), "{bad}");
     }
 
     #[test]
     fn far_logits_do_not_overflow() {
         assert!((at(&Loss::Bernoulli, &[800.0], 0.0) - 800.0).abs() < 1e-9);
         assert!((at(&Loss::Bernoulli, &[-800.0], 1.0) - 800.0).abs() < 1e-9);
-        assert!((at(&Loss::CrossEntropy, &[900.0, -900.0], 1.0) - 1800.0).abs() < 1e-9);
+        assert!((at(&Loss::cross_entropy(), &[900.0, -900.0], 1.0) - 1800.0).abs() < 1e-9);
     }
 
     #[test]
     fn losses_say_what_they_need() {
         assert!(Loss::Bernoulli.check(2).unwrap_err().to_string().contains("one logit"));
-        assert!(Loss::CrossEntropy.check(1).unwrap_err().to_string().contains("two classes"));
+        assert!(Loss::cross_entropy().check(1).unwrap_err().to_string().contains("two classes"));
         assert!(Loss::gaussian(0.0).check(1).unwrap_err().to_string().contains("positive"));
     }
 }

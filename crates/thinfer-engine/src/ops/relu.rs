@@ -15,3 +15,17 @@ pub(crate) fn backward<T: Real>(y: &[T], dy: &[T], dx: &mut [T]) {
         *dx += if *y > T::ZERO { *dy } else { T::ZERO };
     }
 }
+
+/// `y ← max(y, 0)`
+pub(crate) fn forward_in_place<T: Real>(y: &mut [T]) {
+    for y in y {
+        *y = if *y <= T::ZERO { T::ZERO } else { *y };
+    }
+}
+
+/// `dy ← dy · 1[y > 0]`
+pub(crate) fn backward_in_place<T: Real>(y: &[T], dy: &mut [T]) {
+    for (dy, y) in dy.iter_mut().zip(y) {
+        *dy = if *y > T::ZERO { *dy } else { T::ZERO };
+    }
+}

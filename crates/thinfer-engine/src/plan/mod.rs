@@ -5,18 +5,24 @@ use crate::dataset::Dataset;
 use crate::error::EngineError;
 use crate::network::Network;
 
+mod layers;
 mod rows;
-
-use rows::Exec;
 
 /// A network compiled for a largest batch: buffers are planned once, and a step allocates nothing.
 ///
-/// No operation here couples two rows, so a batch is cut into blocks of rows, and blocks are dealt
-/// to lanes. How many lanes there are depends on the network and the batch alone,
-/// and lanes are summed in order: the result has the same bits for any number of threads.
+/// A batch is cut into blocks of rows, and blocks are dealt to lanes. How many lanes there are
+/// depends on the network and the batch alone, and lanes are summed in order: the result has the
+/// same bits for any number of threads.
 pub struct Plan {
-    exec: Exec<f32>,
+    exec: Exec,
     most_rows: usize,
+}
+
+/// Networks of linear layers go row by row from input to output; others need all rows to meet at
+/// each batch norm.
+enum Exec {
+    Rows(rows::Exec<f32>),
+    Layers(layers::Exec<f32>),
 }
 
 impl Plan {
@@ -26,52 +32,58 @@ impl Plan {
         if most_rows.checked_mul(columns).is_none() {
             return Err(EngineError::Overflow { what: "a batch", rows: most_rows, columns });
         }
-        if let Some(node) = network.nodes().iter().find(|n| !rows::runs(&n.op)) {
-            return Err(EngineError::Network {
-                node: node.name.clone(),
-                problem: "has no implementation on this device".into(),
-            });
-        }
-        Ok(Self { exec: Exec::new(network, most_rows), most_rows })
+        let exec = if network.nodes().iter().all(|n| rows::runs(&n.op)) {
+            Exec::Rows(rows::Exec::new(network, most_rows))
+        } else {
+            Exec::Layers(layers::Exec::new(network, most_rows))
+        };
+        Ok(Self { exec, most_rows })
     }
 
-    /// The mean loss over `rows`, and its gradient in the arena.
+    /// The mean loss over `rows`, and its gradient in the arena, whose running statistics move too.
     pub fn gradient(
         &mut self,
         arena: &mut Arena,
         data: &Dataset,
         rows: &[u32],
     ) -> Result<f64, EngineError> {
-        let (weights, gradient) = arena.read_and_gradient();
-        self.gradient_at(weights, data, rows, gradient)
+        let (weights, stats, gradient) = arena.read_and_gradient();
+        self.gradient_at(weights, stats, data, rows, gradient)
     }
 
-    /// The mean loss over `rows` and its gradient, for weights outside an arena.
+    /// The mean loss over `rows` and its gradient, for weights outside an arena. Running statistics
+    /// are brought nearer to those of the batch; a network without batch norm has none.
     pub fn gradient_at(
         &mut self,
         weights: &[f32],
+        stats: &mut [f32],
         data: &Dataset,
         rows: &[u32],
         gradient: &mut [f32],
     ) -> Result<f64, EngineError> {
-        self.check(weights.len(), data, rows, true)?;
+        self.check([weights.len(), stats.len()], data, rows, true)?;
         if gradient.len() != weights.len() {
             let (got, expected) = (gradient.len(), weights.len());
             return Err(EngineError::Size { what: "the gradient", got, expected });
         }
-        Ok(self.exec.gradient(weights, data, rows, gradient))
+        Ok(match &mut self.exec {
+            Exec::Rows(exec) => exec.gradient(weights, data, rows, gradient),
+            Exec::Layers(exec) => exec.gradient(weights, stats, data, rows, gradient),
+        })
     }
 
-    /// The network's output for `rows`, row by row into `out`.
+    /// The network's output for `rows`, row by row into `out`. Batch norms use the running
+    /// statistics, so that no row depends on another.
     pub fn forward(
         &mut self,
         weights: &[f32],
+        stats: &[f32],
         data: &Dataset,
         rows: Range<usize>,
         out: &mut [f32],
     ) -> Result<(), EngineError> {
         let rows: Vec<u32> = rows.map(|r| r as u32).collect();
-        let outputs = self.exec.network.output_len();
+        let outputs = self.network().output_len();
         if out.len() != rows.len() * outputs {
             return Err(EngineError::Size {
                 what: "the output buffer",
@@ -81,34 +93,44 @@ impl Plan {
         }
         for (rows, out) in rows.chunks(self.most_rows).zip(out.chunks_mut(self.most_rows * outputs))
         {
-            self.check(weights.len(), data, rows, false)?;
-            self.exec.forward(weights, data, rows, out);
+            self.check([weights.len(), stats.len()], data, rows, false)?;
+            match &mut self.exec {
+                Exec::Rows(exec) => exec.forward(weights, data, rows, out),
+                Exec::Layers(exec) => exec.forward(weights, stats, data, rows, out),
+            }
         }
         Ok(())
     }
 
     /// The network.
     pub fn network(&self) -> &Network {
-        &self.exec.network
+        match &self.exec {
+            Exec::Rows(exec) => &exec.network,
+            Exec::Layers(exec) => &exec.network,
+        }
     }
 
     /// Bytes that the plan holds.
     pub fn bytes(&self) -> usize {
-        self.exec.bytes()
+        match &self.exec {
+            Exec::Rows(exec) => exec.bytes(),
+            Exec::Layers(exec) => exec.bytes(),
+        }
     }
 
     fn check(
         &self,
-        weights: usize,
+        [weights, stats]: [usize; 2],
         data: &Dataset,
         rows: &[u32],
         training: bool,
     ) -> Result<(), EngineError> {
-        let network = &self.exec.network;
+        let network = self.network();
         let size = |what, got, expected| {
             if got == expected { Ok(()) } else { Err(EngineError::Size { what, got, expected }) }
         };
         size("the weights", weights, network.params().len())?;
+        size("the running statistics", stats, network.stats().len())?;
         size("a row of inputs", data.columns(), network.input_len())?;
         if rows.is_empty() || rows.len() > self.most_rows {
             size("a batch", rows.len(), self.most_rows)?;

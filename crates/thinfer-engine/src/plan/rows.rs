@@ -275,7 +275,7 @@ mod tests {
             .map(|i| match network.loss() {
                 Loss::Gaussian { .. } => Key::new(9, 0, Stream::Observation).normal(0, i),
                 Loss::Bernoulli => (i % 2) as f32,
-                Loss::CrossEntropy => (i % q) as f32,
+                Loss::CrossEntropy { .. } => (i % q) as f32,
             })
             .collect();
         Dataset::new(p, width, random(rows * p, 5, 1.0), targets).unwrap()
@@ -341,16 +341,16 @@ mod tests {
         check_gradient(&one_layer(3, 2, Loss::gaussian(0.7)), 5);
         check_gradient(&one_layer(3, 2, Loss::gaussian_learned(0.7)), 5);
         check_gradient(&one_layer(4, 1, Loss::Bernoulli), 6);
-        check_gradient(&one_layer(4, 3, Loss::CrossEntropy), 6);
+        check_gradient(&one_layer(4, 3, Loss::cross_entropy()), 6);
     }
 
     #[test]
     fn whole_networks_have_the_right_gradient() {
         check_gradient(&mlp("tanh", &[5, 3], 1, Loss::gaussian(1.0)), 70);
         check_gradient(&mlp("relu", &[6, 4, 3], 1, Loss::Bernoulli), 33);
-        check_gradient(&mlp("relu", &[6, 4], 4, Loss::CrossEntropy), 1);
+        check_gradient(&mlp("relu", &[6, 4], 4, Loss::cross_entropy()), 1);
         check_gradient(&residual(Loss::gaussian_learned(1.0), 1), 40);
-        check_gradient(&residual(Loss::CrossEntropy, 3), 40);
+        check_gradient(&residual(Loss::cross_entropy(), 3), 40);
     }
 
     #[test]
@@ -382,7 +382,7 @@ mod tests {
                 let mut plan = Plan::new(&network, 1000).unwrap();
                 let loss = plan.gradient(&mut arena, &data, &rows).unwrap();
                 let mut out = vec![0.0; 1000];
-                plan.forward(arena.weights(), &data, 0..1000, &mut out).unwrap();
+                plan.forward(arena.weights(), &[], &data, 0..1000, &mut out).unwrap();
                 let bits = |v: &[f32]| v.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
                 (loss.to_bits(), bits(arena.gradient()), bits(&out))
             })

@@ -74,7 +74,10 @@ impl GradientPlan {
         for (to, &from) in part.weights.iter_mut().zip(&part.map) {
             *to = forward[from as usize];
         }
-        let loss = part.plan.gradient_at(&part.weights, &part.data, rows, &mut part.gradient)?;
+        let mut stats = arena.stats().to_vec();
+        let (weights, gradient) = (&part.weights, &mut part.gradient);
+        let loss = part.plan.gradient_at(weights, &mut stats, &part.data, rows, gradient)?;
+        arena.set_stats(&stats)?;
         arena.scatter_gradient(&part.map, &part.gradient)?;
         Ok(loss)
     }

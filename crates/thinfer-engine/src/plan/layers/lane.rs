@@ -1,0 +1,283 @@
+use std::ops::Range;
+
+use crate::dataset::Dataset;
+use crate::network::{Network, Node, Op};
+use crate::ops::batch_norm::{Batch, Sums};
+use crate::ops::loss::{self, Loss, Scale};
+use crate::ops::tile::SLACK;
+use crate::ops::{add, average_pool, relu, tanh};
+use crate::real::Real;
+
+use super::layer::{Layer, Work};
+
+/// Rows that go through a stretch of nodes together.
+pub(crate) const BLOCK_ROWS: usize = 8;
+
+/// What all lanes read.
+pub(crate) struct Shared<'a, T> {
+    pub(crate) network: &'a Network,
+    pub(crate) layers: &'a [Layer],
+    pub(crate) weights: &'a [T],
+    pub(crate) packed: &'a [Vec<T>],
+    pub(crate) norms: &'a [Batch<T>],
+}
+
+impl<T> Shared<'_, T> {
+    /// The buffer and the length of a row of an input of a node.
+    fn input(&self, node: &Node, slot: usize) -> (usize, usize) {
+        let from = node.inputs[slot].0;
+        (self.layers[from].buffer, self.network.nodes()[from].shape.len())
+    }
+
+    fn param(&self, at: usize) -> &[T] {
+        &self.weights[self.network.params()[at].range()]
+    }
+}
+
+/// Some rows of a batch: their activations, and their part of the gradient.
+pub(crate) struct Lane<T> {
+    rows: usize,
+    values: Vec<Vec<T>>,
+    slopes: Vec<Vec<T>>,
+    /// For each max pool, which place of each window was the largest.
+    places: Vec<Vec<u32>>,
+    pub(crate) sums: Vec<Sums<T>>,
+    scratch: Vec<T>,
+    targets: Vec<f32>,
+    pub(crate) gradient: Vec<T>,
+    pub(crate) loss: f64,
+}
+
+impl<T: Real> Lane<T> {
+    pub(crate) fn new(network: &Network, layers: &[Layer], most_rows: usize) -> Self {
+        let nodes = || network.nodes().iter().zip(layers).enumerate();
+        let buffers = |input: bool| -> Vec<Vec<T>> {
+            let len = |(at, (node, layer)): (usize, (&Node, &Layer))| {
+                let own = layer.buffer == at && (input || at > 0);
+                if own { most_rows * node.shape.len() + SLACK } else { 0 }
+            };
+            nodes().map(|node| vec![T::ZERO; len(node)]).collect()
+        };
+        let places = nodes().map(|(_, (node, layer))| match layer.work {
+            Work::MaxPool(_) => vec![0; most_rows * node.shape.len()],
+            _ => Vec::new(),
+        });
+        let sums = nodes().map(|(_, (node, layer))| match layer.work {
+            Work::Norm => Sums::new(node.shape.channels),
+            _ => Sums::default(),
+        });
+        let scratch = nodes().map(|(_, (_, layer))| match &layer.work {
+            Work::Conv(conv) => conv.scratch_len(),
+            _ => 0,
+        });
+        Self {
+            rows: 0,
+            values: buffers(true),
+            slopes: buffers(false),
+            places: places.collect(),
+            sums: sums.collect(),
+            scratch: vec![T::ZERO; scratch.max().unwrap_or(0)],
+            targets: vec![0.0; network.loss().target_len(network.output_len()) * most_rows],
+            gradient: vec![T::ZERO; network.params().len()],
+            loss: 0.0,
+        }
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        let activations: usize = self.values.iter().chain(&self.slopes).map(Vec::len).sum();
+        let places: usize = self.places.iter().map(Vec::len).sum();
+        size_of::<T>() * (activations + self.gradient.len() + self.scratch.len())
+            + 4 * (places + self.targets.len())
+    }
+
+    /// Takes its rows of the data, and begins a new gradient if `targets` are wanted.
+    pub(crate) fn load(&mut self, data: &Dataset, rows: &[u32], targets: bool) {
+        self.rows = rows.len();
+        for (to, &row) in self.values[0].chunks_exact_mut(data.columns()).zip(rows) {
+            let from = data.input(row as usize);
+            to.iter_mut().zip(from).for_each(|(to, from)| *to = T::of(*from as f64));
+        }
+        if targets {
+            let width = data.target_columns();
+            for (to, &row) in self.targets.chunks_exact_mut(width).zip(rows) {
+                to.copy_from_slice(data.target(row as usize));
+            }
+            self.gradient.fill(T::ZERO);
+            self.loss = 0.0;
+        }
+    }
+
+    /// What the network gives for its rows.
+    pub(crate) fn output(&self, shared: &Shared<'_, T>) -> &[T] {
+        let output = shared.network.output().0;
+        &self.values[shared.layers[output].buffer][..self.rows * shared.network.output_len()]
+    }
+
+    fn blocks(&self) -> impl Iterator<Item = Range<usize>> + use<T> {
+        let rows = self.rows;
+        (0..rows).step_by(BLOCK_ROWS).map(move |first| first..rows.min(first + BLOCK_ROWS))
+    }
+
+    pub(crate) fn forward(&mut self, shared: &Shared<'_, T>, nodes: Range<usize>) {
+        for rows in self.blocks() {
+            for at in nodes.clone() {
+                self.node_forward(shared, at, rows.clone());
+            }
+        }
+    }
+
+    fn node_forward(&mut self, shared: &Shared<'_, T>, at: usize, rows: Range<usize>) {
+        let (node, layer) = (&shared.network.nodes()[at], &shared.layers[at]);
+        let (before, rest) = self.values.split_at_mut(at);
+        let value = |slot: usize| {
+            let (buffer, len) = shared.input(node, slot);
+            &before[buffer][rows.start * len..rows.end * len]
+        };
+        let len = node.shape.len();
+        let own = rows.start * len..rows.end * len;
+        if matches!(layer.work, Work::None | Work::ReluInPlace) {
+            return;
+        }
+        let y = &mut rest[0][own.clone()];
+        match &layer.work {
+            Work::Conv(conv) => {
+                let (Op::Conv2d { bias, .. } | Op::Linear { bias, .. }) = node.op else { return };
+                let bias = bias.map(|bias| shared.param(bias));
+                let packed = &shared.packed[at];
+                conv.forward(value(0), packed, bias, layer.cut, y, &mut self.scratch);
+            }
+            Work::Norm => shared.norms[at].forward(value(0), layer.cut, y),
+            Work::MaxPool(pool) => pool.forward(value(0), y, &mut self.places[at][own]),
+            Work::AveragePool => {
+                let from = shared.network.nodes()[node.inputs[0].0].shape;
+                average_pool::forward(from, value(0), y);
+            }
+            Work::Relu => relu::forward(value(0), y),
+            Work::Tanh => tanh::forward(value(0), y),
+            Work::Add => {
+                add::forward(value(0), value(1), y);
+                if layer.cut {
+                    relu::forward_in_place(y);
+                }
+            }
+            Work::None | Work::ReluInPlace => {}
+        }
+    }
+
+    /// Loss of its rows, and the slope of the output.
+    pub(crate) fn loss(&mut self, shared: &Shared<'_, T>, scale: T) {
+        let network = shared.network;
+        let outputs = network.output_len();
+        let len = self.rows * outputs;
+        let buffer = shared.layers[network.output().0].buffer;
+        let log_sigma = match network.loss() {
+            Loss::Gaussian { scale: Scale::Learned { param, .. } } => {
+                Some(network.params()[*param].offset)
+            }
+            _ => None,
+        };
+        let (total, dscale) = loss::gradient(
+            network.loss(),
+            log_sigma.map(|at| shared.weights[at]),
+            &self.values[buffer][..len],
+            &self.targets,
+            outputs,
+            scale,
+            &mut self.slopes[buffer][..len],
+        );
+        self.loss = total;
+        if let Some(at) = log_sigma {
+            self.gradient[at] = T::of(dscale) * scale;
+        }
+    }
+
+    /// Moments of what the batch norm `at` reads.
+    pub(crate) fn take_moments(&mut self, shared: &Shared<'_, T>, at: usize) {
+        let (buffer, len) = shared.input(&shared.network.nodes()[at], 0);
+        self.sums[at].take_moments(&self.values[buffer][..self.rows * len]);
+    }
+
+    /// Back through nodes, up to the batch norm that begins them, of which it takes the sums.
+    pub(crate) fn backward(&mut self, shared: &Shared<'_, T>, nodes: Range<usize>) {
+        for rows in self.blocks() {
+            for at in nodes.clone().rev() {
+                self.node_backward(shared, at, rows.clone());
+            }
+        }
+        let node = &shared.network.nodes()[nodes.start];
+        if matches!(node.op, Op::BatchNorm { .. }) {
+            let (from, len) = shared.input(node, 0);
+            let x = &self.values[from][..self.rows * len];
+            let dy = &self.slopes[nodes.start][..self.rows * len];
+            self.sums[nodes.start].take_slopes(&shared.norms[nodes.start], x, dy);
+        }
+    }
+
+    /// Back through the batch norm `at`, whose sums over the whole batch are known.
+    pub(crate) fn norm_backward(&mut self, shared: &Shared<'_, T>, at: usize) {
+        let (from, len) = shared.input(&shared.network.nodes()[at], 0);
+        if from == 0 {
+            return;
+        }
+        let (before, rest) = self.slopes.split_at_mut(at);
+        let (x, dy) = (&self.values[from][..self.rows * len], &rest[0][..self.rows * len]);
+        let dx = &mut before[from][..self.rows * len];
+        shared.norms[at].backward(x, dy, dx, shared.layers[at].adds[0]);
+    }
+
+    fn node_backward(&mut self, shared: &Shared<'_, T>, at: usize, rows: Range<usize>) {
+        let (node, layer) = (&shared.network.nodes()[at], &shared.layers[at]);
+        let len = node.shape.len();
+        let own = rows.start * len..rows.end * len;
+        if matches!(layer.work, Work::None | Work::Norm) {
+            return;
+        }
+        let y = &self.values[layer.buffer][own.clone()];
+        if matches!(layer.work, Work::ReluInPlace) {
+            relu::backward_in_place(y, &mut self.slopes[layer.buffer][own]);
+            return;
+        }
+        let (before, rest) = self.slopes.split_at_mut(at);
+        let dy = &rest[0][own.clone()];
+        if let Work::Conv(conv) = &layer.work {
+            let (Op::Conv2d { weight, bias, .. } | Op::Linear { weight, bias }) = node.op else {
+                return;
+            };
+            let params = shared.network.params();
+            let (buffer, len) = shared.input(node, 0);
+            let x = &self.values[buffer][rows.start * len..];
+            let dw = &mut self.gradient[params[weight].range()];
+            conv.weight_gradient(x, dy, dw, &mut self.scratch);
+            if let Some(bias) = bias {
+                conv.bias_gradient(dy, &mut self.gradient[params[bias].range()]);
+            }
+            if buffer != 0 {
+                let weight = &shared.weights[params[weight].offset..];
+                let dx = &mut before[buffer][rows.start * len..rows.end * len];
+                conv.input_gradient(dy, weight, dx, layer.adds[0], &mut self.scratch);
+            }
+            return;
+        }
+        for slot in 0..node.inputs.len() {
+            let (buffer, len) = shared.input(node, slot);
+            if buffer == 0 {
+                continue;
+            }
+            let dx = &mut before[buffer][rows.start * len..rows.end * len];
+            if !layer.adds[slot] {
+                dx.fill(T::ZERO);
+            }
+            match &layer.work {
+                Work::MaxPool(pool) => pool.backward(&self.places[at][own.clone()], dy, dx),
+                Work::AveragePool => {
+                    let from = shared.network.nodes()[node.inputs[slot].0].shape;
+                    average_pool::backward(from, dy, dx);
+                }
+                Work::Relu => relu::backward(y, dy, dx),
+                Work::Tanh => tanh::backward(y, dy, dx),
+                Work::Add => add::backward(dy, dx),
+                Work::None | Work::Conv(_) | Work::Norm | Work::ReluInPlace => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,293 @@
+use super::*;
+use crate::arena::Arena;
+use crate::error::EngineError;
+use crate::network::{NetworkBuilder, Shape, Window};
+use crate::noise::{Key, Stream};
+use crate::ops::loss::Loss;
+use crate::plan::Plan;
+
+fn random(n: usize, seed: u64, scale: f32) -> Vec<f32> {
+    let mut values = vec![0.0; n];
+    Key::new(seed, 0, Stream::Initial).normals(0, 0, &mut values);
+    values.iter_mut().for_each(|v| *v *= scale);
+    values
+}
+
+fn image(height: usize, width: usize, channels: usize) -> NetworkBuilder {
+    NetworkBuilder::image(Shape { height, width, channels })
+}
+
+fn data(network: &Network, rows: usize) -> Dataset {
+    let (p, q) = (network.input_len(), network.output_len());
+    let width = network.loss().target_len(q);
+    let targets = (0..rows * width)
+        .map(|i| match network.loss() {
+            Loss::Gaussian { .. } => Key::new(9, 0, Stream::Observation).normal(0, i),
+            Loss::Bernoulli => (i % 2) as f32,
+            Loss::CrossEntropy { .. } => (i * 7 % q) as f32,
+        })
+        .collect();
+    Dataset::new(p, width, random(rows * p, 5, 1.0), targets).unwrap()
+}
+
+fn stats(network: &Network) -> Vec<f64> {
+    let arena = Arena::new(network, 0);
+    arena.stats().iter().map(|v| f64::from(*v)).collect()
+}
+
+/// |analytic − central difference| ≤ 2e-6 (|gradient| + 1) for every parameter, in f64. Kinks of
+/// ReLU and max pooling closer than the step are the reason for no tighter bound.
+fn check_gradient(network: &Network, rows: usize) {
+    let data = data(network, rows);
+    let order: Vec<u32> = (0..rows as u32).rev().collect();
+    let mut exec = Exec::<f64>::new(network, rows);
+    let n = network.params().len();
+    let mut w: Vec<f64> = random(n, 1, 0.5).into_iter().map(f64::from).collect();
+    let mut stats = stats(network);
+    let (mut gradient, mut scratch) = (vec![0.0; n], vec![0.0; n]);
+    exec.gradient(&w, &mut stats, &data, &order, &mut gradient);
+    for i in 0..n {
+        let h = 1e-6;
+        let middle = w[i];
+        w[i] = middle + h;
+        let above = exec.gradient(&w, &mut stats, &data, &order, &mut scratch);
+        w[i] = middle - h;
+        let below = exec.gradient(&w, &mut stats, &data, &order, &mut scratch);
+        w[i] = middle;
+        let (got, want) = (gradient[i], (above - below) / (2.0 * h));
+        let name = &network.params().owner(i).unwrap().name;
+        assert!((got - want).abs() <= 2e-6 * (want.abs() + 1.0), "{name}: {got} against {want}");
+    }
+}
+
+/// A convolution, something after it that makes its input gradient matter, and a linear head.
+fn two_convolutions(
+    height: usize,
+    width: usize,
+    channels: [usize; 3],
+    windows: [Window; 2],
+) -> Network {
+    let mut b = image(height, width, channels[0]);
+    let h = b.conv2d_with("conv1", b.input(), channels[1], windows[0], true).unwrap();
+    let h = b.tanh(h).unwrap();
+    let h = b.conv2d("conv2", h, channels[2], windows[1]).unwrap();
+    let h = b.tanh(h).unwrap();
+    let out = b.linear("fc", h, 2).unwrap();
+    b.finish(out, Loss::gaussian(1.0)).unwrap()
+}
+
+/// The block of a residual network: two batch norms, a projected shortcut with a third, a maximum
+/// over overlapping windows, and the mean of all pixels.
+fn residual() -> Network {
+    let mut b = image(9, 7, 2);
+    let h = b.conv2d("conv1", b.input(), 4, Window::square(3, 1, 1)).unwrap();
+    let h = b.batch_norm("bn1", h).unwrap();
+    let h = b.relu(h).unwrap();
+    let h = b.max_pool(h, Window::square(3, 2, 1)).unwrap();
+    let r = b.conv2d("conv2", h, 5, Window::square(3, 2, 1)).unwrap();
+    let r = b.batch_norm("bn2", r).unwrap();
+    let r = b.relu(r).unwrap();
+    let r = b.conv2d("conv3", r, 5, Window::square(3, 1, 1)).unwrap();
+    let r = b.batch_norm("bn3", r).unwrap();
+    let s = b.conv2d("shortcut", h, 5, Window::square(1, 2, 0)).unwrap();
+    let s = b.batch_norm("bn4", s).unwrap();
+    let h = b.add(r, s).unwrap();
+    let h = b.relu(h).unwrap();
+    let r = b.conv2d("conv4", h, 5, Window::square(3, 1, 1)).unwrap();
+    let h = b.add(r, h).unwrap();
+    let h = b.global_average_pool(h).unwrap();
+    let out = b.linear("fc", h, 3).unwrap();
+    b.finish(out, Loss::CrossEntropy { smoothing: 0.1 }).unwrap()
+}
+
+fn lenet(side: usize) -> Network {
+    let mut b = image(side, side, 1);
+    let h = b.conv2d_with("conv1", b.input(), 6, Window::square(5, 1, 2), true).unwrap();
+    let h = b.relu(h).unwrap();
+    let h = b.max_pool(h, Window::square(2, 2, 0)).unwrap();
+    let h = b.conv2d_with("conv2", h, 16, Window::square(5, 1, 0), true).unwrap();
+    let h = b.relu(h).unwrap();
+    let h = b.max_pool(h, Window::square(2, 2, 0)).unwrap();
+    let h = b.linear("fc1", h, 12).unwrap();
+    let h = b.relu(h).unwrap();
+    let out = b.linear("fc2", h, 4).unwrap();
+    b.finish(out, Loss::cross_entropy()).unwrap()
+}
+
+#[test]
+fn gradients_of_convolutions_are_right() {
+    let odd = Window { size: [2, 3], stride: [1, 2], padding: [1, 0] };
+    for (height, width, channels, windows, rows) in [
+        (5, 7, [1, 3, 2], [Window::square(3, 1, 1), Window::square(3, 2, 1)], 3),
+        (6, 5, [3, 2, 4], [Window::square(1, 1, 0), Window::square(1, 2, 0)], 1),
+        (8, 8, [2, 6, 3], [Window::square(5, 1, 2), Window::square(5, 1, 0)], 2),
+        (7, 9, [2, 3, 17], [odd, odd], 9),
+        (4, 4, [1, 18, 2], [Window::square(2, 2, 0), Window::square(2, 1, 1)], 17),
+        (1, 6, [4, 2, 2], [Window { size: [1, 3], stride: [1, 1], padding: [0, 1] }; 2], 2),
+    ] {
+        check_gradient(&two_convolutions(height, width, channels, windows), rows);
+    }
+}
+
+#[test]
+fn gradients_of_whole_networks_are_right() {
+    for rows in [2, 5, 19] {
+        check_gradient(&residual(), rows);
+    }
+    check_gradient(&lenet(12), 3);
+    check_gradient(&lenet(13), 1);
+}
+
+#[test]
+fn gradients_of_odd_graphs_are_right() {
+    // The input straight into a batch norm and a pool, one node added to itself, a ReLU whose
+    // input is read twice, and learned noise.
+    let mut b = image(4, 5, 3);
+    let h = b.batch_norm("bn0", b.input()).unwrap();
+    let h = b.max_pool(h, Window { size: [2, 2], stride: [1, 2], padding: [1, 1] }).unwrap();
+    let h = b.conv2d("conv", h, 4, Window::square(2, 1, 0)).unwrap();
+    let r = b.relu(h).unwrap();
+    let h = b.add(h, r).unwrap();
+    let h = b.add(h, h).unwrap();
+    let h = b.relu(h).unwrap();
+    let h = b.batch_norm("bn1", h).unwrap();
+    let h = b.tanh(h).unwrap();
+    let h = b.global_average_pool(h).unwrap();
+    let h = b.linear("fc1", h, 3).unwrap();
+    let h = b.batch_norm("bn2", h).unwrap();
+    let out = b.linear_with("fc2", h, 2, false).unwrap();
+    check_gradient(&b.finish(out, Loss::gaussian_learned(0.7)).unwrap(), 6);
+    let mut b = image(3, 3, 1);
+    let h = b.max_pool(b.input(), Window::square(2, 1, 0)).unwrap();
+    let h = b.relu(h).unwrap();
+    let out = b.linear("fc", h, 1).unwrap();
+    check_gradient(&b.finish(out, Loss::Bernoulli).unwrap(), 4);
+}
+
+#[test]
+fn a_linear_network_is_the_same_in_both_executors() {
+    let mut b = NetworkBuilder::new(37);
+    let h = b.linear("fc1", b.input(), 21).unwrap();
+    let h = b.relu(h).unwrap();
+    let h = b.linear("fc2", h, 21).unwrap();
+    let out = b.tanh(h).unwrap();
+    let out = b.linear("fc3", out, 3).unwrap();
+    let network = b.finish(out, Loss::cross_entropy()).unwrap();
+    let data = data(&network, 70);
+    let order: Vec<u32> = (0..70).collect();
+    let n = network.params().len();
+    let w: Vec<f64> = random(n, 1, 0.3).into_iter().map(f64::from).collect();
+    let (mut one, mut two) = (vec![0.0; n], vec![0.0; n]);
+    let a =
+        super::super::rows::Exec::<f64>::new(&network, 70).gradient(&w, &data, &order, &mut one);
+    let b = Exec::<f64>::new(&network, 70).gradient(&w, &mut [], &data, &order, &mut two);
+    assert!((a - b).abs() < 1e-12);
+    assert!(one.iter().zip(&two).all(|(a, b)| (a - b).abs() < 1e-12));
+}
+
+#[test]
+fn single_precision_agrees_with_double() {
+    for (network, rows) in [(residual(), 40), (lenet(16), 21)] {
+        let data = data(&network, rows);
+        let order: Vec<u32> = (0..rows as u32).collect();
+        let n = network.params().len();
+        let w = random(n, 1, 0.2);
+        let wide: Vec<f64> = w.iter().map(|v| f64::from(*v)).collect();
+        let (mut single, mut double) = (vec![0f32; n], vec![0f64; n]);
+        let mut small = stats(&network).iter().map(|v| *v as f32).collect::<Vec<_>>();
+        let a = Exec::new(&network, rows).gradient(&w, &mut small, &data, &order, &mut single);
+        let b = Exec::new(&network, rows).gradient(
+            &wide,
+            &mut stats(&network),
+            &data,
+            &order,
+            &mut double,
+        );
+        assert!((a - b).abs() < 1e-5 * b.abs(), "{a} against {b}");
+        for (a, b) in single.iter().zip(&double) {
+            assert!((f64::from(*a) - b).abs() < 1e-5 * (1.0 + b.abs()), "{a} against {b}");
+        }
+    }
+}
+
+fn bits(values: &[f32]) -> Vec<u32> {
+    values.iter().map(|v| v.to_bits()).collect()
+}
+
+#[test]
+fn the_same_bits_for_any_number_of_threads() {
+    for network in [residual(), lenet(12)] {
+        let data = data(&network, 150);
+        let rows: Vec<u32> = Key::new(1, 0, Stream::Shuffle).permutation(0, 150);
+        let run = |threads: usize| {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            pool.install(|| {
+                let mut arena = Arena::new(&network, 0);
+                arena.set_weights(&random(network.params().len(), 1, 0.5)).unwrap();
+                let mut plan = Plan::new(&network, 150).unwrap();
+                let loss = plan.gradient(&mut arena, &data, &rows).unwrap();
+                let mut out = vec![0.0; 150 * network.output_len()];
+                plan.forward(arena.weights(), arena.stats(), &data, 0..150, &mut out).unwrap();
+                (loss.to_bits(), bits(arena.gradient()), bits(arena.stats()), bits(&out))
+            })
+        };
+        let one = run(1);
+        for threads in [2, 3, 7] {
+            assert_eq!(one, run(threads), "{threads} threads");
+        }
+    }
+}
+
+#[test]
+fn a_smaller_batch_in_a_larger_plan_is_the_same() {
+    let network = residual();
+    let data = data(&network, 300);
+    for rows in [1, 7, 9, 77, 129] {
+        let order: Vec<u32> = (0..rows).collect();
+        let mut gradients = Vec::new();
+        for most in [rows as usize, 200, 300] {
+            let mut arena = Arena::new(&network, 0);
+            arena.set_weights(&random(network.params().len(), 1, 0.5)).unwrap();
+            let mut plan = Plan::new(&network, most).unwrap();
+            // Rows of an earlier and larger batch leave nothing behind.
+            let all: Vec<u32> = (0..most as u32).rev().collect();
+            plan.gradient(&mut arena.clone(), &data, &all).unwrap();
+            plan.gradient(&mut arena, &data, &order).unwrap();
+            gradients.push((bits(arena.gradient()), bits(arena.stats())));
+        }
+        assert!(gradients.windows(2).all(|pair| pair[0] == pair[1]), "{rows} rows");
+    }
+}
+
+#[test]
+fn predictions_do_not_depend_on_the_other_rows() {
+    let network = residual();
+    let data = data(&network, 30);
+    let mut arena = Arena::new(&network, 0);
+    arena.set_weights(&random(network.params().len(), 1, 0.5)).unwrap();
+    let mut plan = Plan::new(&network, 16).unwrap();
+    plan.gradient(&mut arena, &data, &[3, 1, 4, 15, 9, 2, 6]).unwrap();
+    let mut all = vec![0.0; 90];
+    plan.forward(arena.weights(), arena.stats(), &data, 0..30, &mut all).unwrap();
+    for row in [0, 13, 29] {
+        let mut one = vec![0.0; 3];
+        plan.forward(arena.weights(), arena.stats(), &data, row..row + 1, &mut one).unwrap();
+        assert_eq!(bits(&one), bits(&all[3 * row..][..3]));
+    }
+    let short = plan.forward(arena.weights(), &[], &data, 0..1, &mut [0.0; 3]);
+    let expected = arena.stats().len();
+    let what = "the running statistics";
+    assert_eq!(short, Err(EngineError::Size { what, got: 0, expected }));
+}
+
+#[test]
+fn not_a_number_stays_visible() {
+    let network = lenet(12);
+    let clean = data(&network, 2);
+    let mut inputs = clean.inputs().to_vec();
+    inputs[70] = f32::NAN;
+    let data = Dataset::new(144, 1, inputs, clean.targets().to_vec()).unwrap();
+    let mut arena = Arena::new(&network, 0);
+    arena.set_weights(&random(network.params().len(), 1, 0.5)).unwrap();
+    assert!(Plan::new(&network, 2).unwrap().gradient(&mut arena, &data, &[0, 1]).unwrap().is_nan());
+}
