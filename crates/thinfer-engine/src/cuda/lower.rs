@@ -22,8 +22,6 @@ pub struct PlanOptions {
     pub precision: Precision,
     /// Whether the same inputs must give the same bits in every run.
     pub deterministic: bool,
-    /// Weight of the uniform distribution in cross entropy.
-    pub label_smoothing: f32,
     /// Whether gradients are wanted; without them a plan is smaller.
     pub training: bool,
 }
@@ -517,8 +515,12 @@ impl Lower<'_> {
         let d = self.pool.take(bytes);
         let batch = self.options.batch;
         let by_row = self.arena(batch * 8);
+        let mut smooth = 0.0;
         let (head, sigma, dsigma, log_sigma) = match self.network.loss() {
-            Loss::CrossEntropy => ("HEAD=0", Place::NOTHING, Place::NOTHING, 0.0),
+            Loss::CrossEntropy { smoothing } => {
+                smooth = *smoothing as f32;
+                ("HEAD=0", Place::NOTHING, Place::NOTHING, 0.0)
+            }
             Loss::Bernoulli => ("HEAD=2", Place::NOTHING, Place::NOTHING, 0.0),
             Loss::Gaussian { scale: Scale::Known(s) } => {
                 ("HEAD=1", Place::NOTHING, Place::NOTHING, s.ln() as f32)
@@ -530,12 +532,7 @@ impl Lower<'_> {
             }
         };
         let outputs = self.network.output_len();
-        let words = vec![
-            batch as u32,
-            outputs as u32,
-            self.options.label_smoothing.to_bits(),
-            log_sigma.to_bits(),
-        ];
+        let words = vec![batch as u32, outputs as u32, smooth.to_bits(), log_sigma.to_bits()];
         let args = vec![
             Arg::At(output),
             Arg::At(Place::new(Space::Targets, 0)),

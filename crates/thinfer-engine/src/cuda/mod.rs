@@ -3,6 +3,7 @@
 //! All libraries are opened at run time, so this builds and starts on machines without CUDA.
 
 mod backward;
+mod bench;
 mod context;
 mod conv;
 mod dnn;
@@ -12,16 +13,20 @@ mod launch;
 mod linear;
 mod lower;
 mod memory;
+mod networks;
 mod nvrtc;
 mod plan;
 mod probe;
+mod selftest;
 mod step;
 
+pub use bench::{Timing, time_plan};
 pub use context::Gpu;
 pub use lower::PlanOptions;
 pub use memory::MemoryPlan;
 pub use plan::{CudaPlan, DeviceIo, plan_memory};
 pub use probe::{Device, Library, Report, probe};
+pub use selftest::{Check, selftest};
 
 /// The arithmetic of activations, weights and their gradients on a GPU. Sums, statistics and
 /// everything a method keeps are f32 in all of them.
@@ -39,6 +44,9 @@ pub enum Precision {
     /// f32 throughout, no tensor cores.
     F32,
 }
+
+#[cfg(test)]
+mod tests;
 
 impl Precision {
     /// Bytes of one activation.

@@ -82,9 +82,12 @@ extern "C" __global__ void __launch_bounds__(THREADS) norm_stats(
         saved[channels + c] = shift[c] - mean * a;
         saved[2 * channels + c] = mean;
         saved[3 * channels + c] = inverse;
-        const float unbiased = rows > 1 ? variance * (n / (n - 1.f)) : variance;
         running_mean[c] += momentum * (mean - running_mean[c]);
-        running_variance[c] += momentum * (unbiased - running_variance[c]);
+        // A single pixel has no unbiased variance: the old one stays.
+        if (rows > 1) {
+            const float unbiased = variance * (n / (n - 1.f));
+            running_variance[c] += momentum * (unbiased - running_variance[c]);
+        }
     }
 }
 
