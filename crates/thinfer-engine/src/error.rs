@@ -37,4 +37,40 @@ pub enum EngineError {
         /// How many there are.
         rows: usize,
     },
+    /// A CUDA library or driver that is missing or too old.
+    #[error("{library}: found {found}, needed {needed}; {get}")]
+    Library {
+        /// Its name.
+        library: &'static str,
+        /// The version found, or `nothing`.
+        found: String,
+        /// The version needed.
+        needed: String,
+        /// How to get it.
+        get: String,
+    },
+    /// A CUDA call that failed.
+    #[error("CUDA: {call}: {problem}")]
+    Cuda {
+        /// Which call.
+        call: String,
+        /// What it answered.
+        problem: String,
+    },
+    /// A plan that does not fit into device memory.
+    #[error(
+        "a batch of {batch} needs {} MiB of device memory and {} are free ({plan}); the largest \
+         batch that fits is {largest_batch}",
+        plan.total().div_ceil(1 << 20), free >> 20
+    )]
+    DeviceMemory {
+        /// Where the memory would go.
+        plan: crate::cuda::MemoryPlan,
+        /// Bytes that are free.
+        free: usize,
+        /// The batch asked for.
+        batch: usize,
+        /// The largest batch that fits; 0 where none does.
+        largest_batch: usize,
+    },
 }

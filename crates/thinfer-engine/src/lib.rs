@@ -27,6 +27,7 @@
 //! - [`noise`]: Philox4x32-10 and Box-Muller, a pure function of (seed, chain, step, index).
 
 mod arena;
+pub mod cuda;
 mod dataset;
 pub mod elementary;
 mod error;

@@ -1,0 +1,317 @@
+//! The way back: gradients are passed along as pending buffers and added by whoever reads them.
+
+use super::dnn::Direction;
+use super::fuse::{Norm, Other, Unit};
+use super::launch::{Elements, Which};
+use super::lower::{Lower, curve};
+use super::nvrtc::source;
+use super::step::{Arg, Place, Space, Step};
+use crate::network::Op;
+
+/// A buffer with a gradient, and how many still want to read it.
+struct Buffer {
+    offset: usize,
+    bytes: usize,
+    holders: usize,
+}
+
+/// What the way back keeps track of.
+struct Pending {
+    buffers: Vec<Buffer>,
+    /// By node: gradients that have arrived and are not added yet.
+    arrived: Vec<Vec<usize>>,
+}
+
+impl Pending {
+    fn place(&self, buffer: usize) -> Place {
+        Place::new(Space::Arena, self.buffers[buffer].offset)
+    }
+
+    fn only_mine(&self, buffer: usize) -> bool {
+        self.buffers[buffer].holders == 1
+    }
+
+    fn hold(&mut self, buffer: usize) {
+        self.buffers[buffer].holders += 1;
+    }
+}
+
+impl Lower<'_> {
+    /// Puts the way back after the way forward. `d`: the gradient of the output.
+    pub(super) fn backward(&mut self, d: usize) {
+        let nodes = self.network.nodes().len();
+        let mut pending = Pending { buffers: Vec::new(), arrived: vec![Vec::new(); nodes] };
+        let out = self.network.output().0;
+        pending.buffers.push(Buffer { offset: d, bytes: self.bytes(out), holders: 1 });
+        pending.arrived[out].push(0);
+        for unit in self.units.clone().iter().rev() {
+            match unit {
+                Unit::Norm(unit) => self.norm_backward(&mut pending, unit),
+                Unit::Plain(at) => self.plain_backward(&mut pending, *at),
+            }
+        }
+    }
+
+    fn fresh(&mut self, pending: &mut Pending, node: usize) -> usize {
+        let bytes = self.bytes(node);
+        let offset = self.pool.take(bytes);
+        pending.buffers.push(Buffer { offset, bytes, holders: 1 });
+        pending.buffers.len() - 1
+    }
+
+    fn release(&mut self, pending: &mut Pending, buffer: usize) {
+        let b = &mut pending.buffers[buffer];
+        b.holders -= 1;
+        if b.holders == 0 {
+            self.pool.give(b.offset, b.bytes);
+        }
+    }
+
+    /// Adds arrived gradients until at most `most` are left.
+    fn gather(&mut self, pending: &mut Pending, node: usize, most: usize) -> Vec<usize> {
+        let mut list = std::mem::take(&mut pending.arrived[node]);
+        while list.len() > most {
+            let (Some(b), Some(a)) = (list.pop(), list.pop()) else { break };
+            let to = if pending.only_mine(a) { a } else { self.fresh(pending, node) };
+            let places = [pending.place(a), pending.place(b), pending.place(to)];
+            let args = places.map(Arg::At).to_vec();
+            let step = self.each(self.len(node), "sum_two", &[], args, &[]);
+            self.program.training.push(step);
+            if to != a {
+                self.release(pending, a);
+            }
+            self.release(pending, b);
+            list.push(to);
+        }
+        list
+    }
+
+    fn plain_backward(&mut self, pending: &mut Pending, at: usize) {
+        let node = &self.network.nodes()[at];
+        let gathered = self.gather(pending, at, 1);
+        let Some(&d) = gathered.first() else { return };
+        let dy = pending.place(d);
+        let from = node.inputs[0].0;
+        let x = self.values[from];
+        match node.op {
+            Op::Input | Op::BatchNorm { .. } => {}
+            Op::Conv2d { weight, bias, window } => {
+                let dw = self.conv_gradient(weight, from);
+                let problem = self.problem(Direction::Filter, from, at, window);
+                self.program.training.push(Step::Conv(problem, [x, dw, dy]));
+                self.bias_gradient(at, bias, dy);
+                if from != 0 {
+                    let w = self.conv_weight(weight, from);
+                    let dx = self.fresh(pending, from);
+                    let problem = self.problem(Direction::Data, from, at, window);
+                    let places = [pending.place(dx), w, dy];
+                    self.program.training.push(Step::Conv(problem, places));
+                    pending.arrived[from].push(dx);
+                }
+            }
+            Op::Linear { weight, bias } => {
+                let dw = self.param(weight, Space::Gradient);
+                let places = [x, dy, dw];
+                let product = self.product(Direction::Filter, from, at, true, places);
+                self.program.training.push(Step::Product(product, places));
+                self.bias_gradient(at, bias, dy);
+                if from != 0 {
+                    let dx = self.fresh(pending, from);
+                    let places = [self.flat_weight(weight), dy, pending.place(dx)];
+                    let product = self.product(Direction::Data, from, at, false, places);
+                    self.program.training.push(Step::Product(product, places));
+                    pending.arrived[from].push(dx);
+                }
+            }
+            Op::Add => {
+                for input in &node.inputs {
+                    if input.0 != 0 {
+                        pending.hold(d);
+                        pending.arrived[input.0].push(d);
+                    }
+                }
+            }
+            Op::Relu | Op::Tanh if from != 0 => {
+                let dx = if pending.only_mine(d) { d } else { self.fresh(pending, from) };
+                let places = [self.values[at], dy, pending.place(dx)];
+                let args = places.map(Arg::At).to_vec();
+                let more = curve(&node.op);
+                let step = self.each(self.len(at), "curve_backward", more, args, &[]);
+                self.program.training.push(step);
+                if dx == d {
+                    pending.hold(d);
+                }
+                pending.arrived[from].push(dx);
+            }
+            Op::MaxPool { window } if from != 0 => {
+                let dx = self.fresh(pending, from);
+                let words = self.pool_words(from, at, window);
+                let places = [dy, self.kept[at], pending.place(dx)];
+                let mut args = places.map(Arg::At).to_vec();
+                args.push(words);
+                let vector = self.channels(at).is_multiple_of(8);
+                let elements = Elements::groups(self.len(from), vector, self.sms);
+                let defines = self.defines(vector, &[]);
+                let step = elements.step(source::POOL, "max_backward", defines, args);
+                self.program.training.push(step);
+                pending.arrived[from].push(dx);
+            }
+            Op::GlobalAveragePool if from != 0 => {
+                let dx = self.fresh(pending, from);
+                let to = pending.place(dx);
+                let step = self.mean_step("mean_backward", from, at, dy, to, from);
+                self.program.training.push(step);
+                pending.arrived[from].push(dx);
+            }
+            Op::Relu | Op::Tanh | Op::MaxPool { .. } | Op::GlobalAveragePool => {}
+        }
+        self.release(pending, d);
+    }
+
+    fn bias_gradient(&mut self, at: usize, bias: Option<usize>, dy: Place) {
+        let Some(bias) = bias else { return };
+        let args = vec![
+            Arg::At(dy),
+            Arg::At(Place::new(Space::Scratch, 0)),
+            Arg::At(Place::new(Space::Counters, 0)),
+            Arg::At(self.param(bias, Space::Gradient)),
+        ];
+        let more = ["K_bias_gradient"];
+        let step = self.tiled(Which::Reduction, at, "bias_gradient", &more, args, &[]);
+        self.program.training.push(step);
+    }
+
+    fn norm_backward(&mut self, pending: &mut Pending, unit: &Norm) {
+        let list = self.gather(pending, unit.out, 2);
+        let Some(&d) = list.first() else { return };
+        let d2 = list.get(1).copied();
+        let cut = match (unit.relu, unit.other) {
+            (false, _) => "CUT=0",
+            (true, Other::None) => "CUT=1",
+            (true, _) => "CUT=2",
+        };
+        // The gradient behind the cut is written where a second reader wants it, or where two
+        // gradients would be read twice.
+        let write = d2.is_some() || (unit.other != Other::None && unit.relu);
+        let g = match (write, d2) {
+            (false, _) => d,
+            (true, _) if pending.only_mine(d) => d,
+            (true, Some(d2)) if pending.only_mine(d2) => d2,
+            (true, _) => self.fresh(pending, unit.out),
+        };
+        let mask = self.kept[unit.out];
+        let second = d2.map_or(Place::NOTHING, |b| pending.place(b));
+        let mut more = vec!["K_norm_reduce", cut];
+        if d2.is_some() {
+            more.push("TWO");
+        }
+        if write {
+            more.push("WRITE");
+        }
+        let first = [pending.place(d), second, mask];
+        let g_out = if write { pending.place(g) } else { Place::NOTHING };
+        self.norm_reduce(unit.norm, &more, first, g_out);
+        // From here on `g` is the gradient and stands for all that arrived.
+        for buffer in list {
+            if buffer != g {
+                self.release(pending, buffer);
+            }
+        }
+        let (from_g, cut) = if write {
+            ([pending.place(g), Place::NOTHING, Place::NOTHING], "CUT=0")
+        } else {
+            ([pending.place(g), Place::NOTHING, mask], cut)
+        };
+        match unit.other {
+            Other::None => {}
+            Other::Value(0) => {}
+            Other::Value(v) => {
+                pending.hold(g);
+                pending.arrived[v].push(g);
+            }
+            Other::Norm(n) => {
+                let first = [pending.place(g), Place::NOTHING, Place::NOTHING];
+                self.norm_reduce(n, &["K_norm_reduce", "CUT=0"], first, Place::NOTHING);
+                pending.hold(g);
+                self.norm_dx(pending, n, g, "CUT=0", first);
+            }
+        }
+        self.norm_dx(pending, unit.norm, g, cut, from_g);
+    }
+
+    fn norm_reduce(
+        &mut self,
+        norm: usize,
+        more: &[&'static str],
+        [d, d2, mask]: [Place; 3],
+        g_out: Place,
+    ) {
+        let node = &self.network.nodes()[norm];
+        let Op::BatchNorm { scale, shift, .. } = node.op else { return };
+        let args = vec![
+            Arg::At(self.values[node.inputs[0].0]),
+            Arg::At(d),
+            Arg::At(d2),
+            Arg::At(mask),
+            Arg::At(self.saved[norm]),
+            Arg::At(Place::new(Space::Scratch, 0)),
+            Arg::At(Place::new(Space::Counters, 0)),
+            Arg::At(g_out),
+            Arg::At(self.param(scale, Space::Gradient)),
+            Arg::At(self.param(shift, Space::Gradient)),
+        ];
+        let step = self.tiled(Which::Reduction, norm, "norm_reduce", more, args, &[]);
+        self.program.training.push(step);
+    }
+
+    /// The gradient of a norm's input; takes over the caller's hold on `g`.
+    fn norm_dx(
+        &mut self,
+        pending: &mut Pending,
+        norm: usize,
+        g: usize,
+        cut: &'static str,
+        [d, d2, mask]: [Place; 3],
+    ) {
+        let from = self.network.nodes()[norm].inputs[0].0;
+        if from == 0 {
+            self.release(pending, g);
+            return;
+        }
+        // A gradient that is already there is added on the way.
+        let extra = match pending.arrived[from][..] {
+            [one] => Some(one),
+            _ => None,
+        };
+        if extra.is_some() {
+            pending.arrived[from].clear();
+        }
+        let mut more = vec!["K_norm_dx", cut];
+        if extra.is_some() {
+            more.push("EXTRA");
+        }
+        let to = match extra {
+            _ if pending.only_mine(g) => g,
+            Some(extra) if pending.only_mine(extra) => extra,
+            _ => self.fresh(pending, from),
+        };
+        let args = vec![
+            Arg::At(self.values[from]),
+            Arg::At(d),
+            Arg::At(d2),
+            Arg::At(mask),
+            Arg::At(self.saved[norm]),
+            Arg::At(extra.map_or(Place::NOTHING, |b| pending.place(b))),
+            Arg::At(pending.place(to)),
+        ];
+        let step = self.tiled(Which::Pass, norm, "norm_dx", &more, args, &[]);
+        self.program.training.push(step);
+        if to != g {
+            self.release(pending, g);
+        }
+        if let Some(extra) = extra.filter(|e| *e != to) {
+            self.release(pending, extra);
+        }
+        pending.arrived[from].push(to);
+    }
+}

@@ -1,0 +1,111 @@
+//! Times of a plan by itself, on random data.
+
+use std::sync::Arc;
+
+use cudarc::driver::CudaGraph;
+use cudarc::driver::sys::{CUevent_flags, CUgraphInstantiate_flags, CUstreamCaptureMode};
+
+use super::context::Gpu;
+use super::error::{Named, call};
+use super::lower::PlanOptions;
+use super::plan::{CudaPlan, DeviceIo};
+use super::selftest::{Setting, encode};
+use super::Precision;
+use crate::error::EngineError;
+use crate::network::Network;
+
+/// Milliseconds of one batch.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Timing {
+    /// Forward and loss.
+    pub forward: f64,
+    /// Backward.
+    pub backward: f64,
+    /// Both in one graph.
+    pub both: f64,
+    /// Seconds from the network to the plan.
+    pub planning: f64,
+}
+
+/// Replays whose mean is one measurement, and measurements of which the median is taken.
+const REPLAYS: usize = 20;
+const ROUNDS: usize = 7;
+
+/// Times forward and backward of a plan in captured graphs.
+pub fn time_plan(
+    gpu: &Arc<Gpu>,
+    network: &Network,
+    options: PlanOptions,
+) -> Result<Timing, EngineError> {
+    let started = std::time::Instant::now();
+    let mut plan = CudaPlan::new(gpu, network, options)?;
+    gpu.wait()?;
+    let planning = started.elapsed().as_secs_f64();
+    let setting = Setting::new(network, options.batch, options.precision);
+    let input =
+        gpu.upload(&setting.batch(network, plan.input_channels(), options.precision))?;
+    let targets = gpu.upload(&setting.targets(network))?;
+    let weights = gpu.upload(&setting.weights)?;
+    let low = gpu.upload(&encode(&setting.weights, Precision::Bf16))?;
+    let stats = gpu.zeros::<f32>(setting.stats.len())?;
+    let gradient = gpu.zeros::<f32>(setting.weights.len())?;
+    let tally = gpu.zeros::<f64>(4)?;
+    let io = DeviceIo {
+        input: gpu.address(&input),
+        targets: gpu.address(&targets),
+        weights: gpu.address(&weights),
+        low: gpu.address(&low),
+        stats: gpu.address(&stats),
+        gradient: gpu.address(&gradient),
+        tally: gpu.address(&tally),
+        losses: 0,
+        step: 0,
+    };
+    let both = replay(gpu, || plan.forward_backward(&io))?;
+    let forward = replay(gpu, || plan.training_forward(&io))?;
+    let backward = replay(gpu, || plan.backward(&io))?;
+    Ok(Timing { forward, backward, both, planning })
+}
+
+/// Captures `work` into a graph.
+pub(crate) fn capture(
+    gpu: &Gpu,
+    work: impl FnOnce() -> Result<(), EngineError>,
+) -> Result<CudaGraph, EngineError> {
+    let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+    gpu.stream.begin_capture(mode).named("cuStreamBeginCapture")?;
+    let done = work();
+    // The capture ends whatever happened in it: a stream left capturing takes no more work.
+    let graph = gpu.stream.end_capture(CUgraphInstantiate_flags(0));
+    done?;
+    graph.named("cuStreamEndCapture")?.ok_or_else(|| call("cuStreamEndCapture", "no graph"))
+}
+
+/// Median milliseconds of a replay of `work` in a graph.
+fn replay(
+    gpu: &Gpu,
+    mut work: impl FnMut() -> Result<(), EngineError>,
+) -> Result<f64, EngineError> {
+    work()?;
+    gpu.wait()?;
+    let graph = capture(gpu, &mut work)?;
+    graph.upload().named("cuGraphUpload")?;
+    graph.launch().named("cuGraphLaunch")?;
+    gpu.wait()?;
+    let flags = Some(CUevent_flags::CU_EVENT_DEFAULT);
+    let mut times = Vec::new();
+    for _ in 0..ROUNDS {
+        let start = gpu.ctx.new_event(flags).named("cuEventCreate")?;
+        let end = gpu.ctx.new_event(flags).named("cuEventCreate")?;
+        start.record(&gpu.stream).named("cuEventRecord")?;
+        for _ in 0..REPLAYS {
+            graph.launch().named("cuGraphLaunch")?;
+        }
+        end.record(&gpu.stream).named("cuEventRecord")?;
+        gpu.wait()?;
+        let ms = start.elapsed_ms(&end).named("cuEventElapsedTime")?;
+        times.push(f64::from(ms) / REPLAYS as f64);
+    }
+    times.sort_by(f64::total_cmp);
+    Ok(times[ROUNDS / 2])
+}

@@ -1,0 +1,165 @@
+//! One GPU: its context, its only stream, the library handles and the compiled kernels.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use cudarc::driver::sys::CUdevice_attribute as Attribute;
+use cudarc::driver::{
+    CudaContext, CudaFunction, CudaModule, CudaSlice, CudaStream, DevicePtr, DeviceRepr,
+    ValidAsZeroBits,
+};
+use cudarc::nvrtc::Ptx;
+use cudarc::{cublaslt, cudnn};
+
+use super::dnn;
+use super::error::Named;
+use super::{nvrtc, probe};
+use crate::error::EngineError;
+
+/// An open GPU.
+///
+/// Everything runs on one stream, so event tracking of the bindings is off: its events would break
+/// stream capture.
+pub struct Gpu {
+    pub(crate) ctx: Arc<CudaContext>,
+    pub(crate) stream: Arc<CudaStream>,
+    pub(crate) dnn: dnn::Handle,
+    pub(crate) blas: Blas,
+    arch: String,
+    name: String,
+    multiprocessors: u32,
+    modules: Mutex<BTreeMap<u64, Arc<CudaModule>>>,
+}
+
+/// A cuBLASLt handle.
+pub(crate) struct Blas(pub(crate) cublaslt::sys::cublasLtHandle_t);
+
+// SAFETY: cuBLASLt documents its handle as usable from several threads at once.
+unsafe impl Send for Blas {}
+// SAFETY: as above.
+unsafe impl Sync for Blas {}
+
+impl Drop for Blas {
+    fn drop(&mut self) {
+        // SAFETY: created by cuBLASLt and not destroyed before.
+        let _ = unsafe { cublaslt::result::destroy_handle(self.0) };
+    }
+}
+
+impl Gpu {
+    /// Opens a GPU by number, or says which library is missing or too old and how to get it.
+    pub fn open(index: usize) -> Result<Arc<Gpu>, EngineError> {
+        probe::require_libraries()?;
+        let count = CudaContext::device_count().named("cuDeviceGetCount")?;
+        if index >= count.max(0) as usize {
+            return Err(EngineError::Cuda {
+                call: format!("cuda:{index}"),
+                problem: format!("this machine has {count} GPUs, numbered from 0"),
+            });
+        }
+        let ctx = CudaContext::new(index).named("cuCtxCreate")?;
+        // SAFETY: nothing is allocated yet, and all work of this context goes to one stream.
+        unsafe { ctx.disable_event_tracking() };
+        let stream = ctx.new_stream().named("cuStreamCreate")?;
+        let (major, minor) = ctx.compute_capability().named("compute capability")?;
+        if major < 8 {
+            return Err(EngineError::Library {
+                library: "GPU",
+                found: format!("compute capability {major}.{minor}"),
+                needed: "8.0 (Ampere) or newer".into(),
+                get: "use `--device cpu`".into(),
+            });
+        }
+        let multiprocessors =
+            ctx.attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT).named("device")?;
+        let name = ctx.name().named("cuDeviceGetName")?;
+        let dnn = dnn::Handle::new(stream.cu_stream() as cudnn::sys::cudaStream_t)?;
+        let blas = Blas(cublaslt::result::create_handle().named("cublasLtCreate")?);
+        Ok(Arc::new(Self {
+            ctx,
+            stream,
+            dnn,
+            blas,
+            arch: format!("sm_{major}{minor}"),
+            name,
+            multiprocessors: multiprocessors.max(1) as u32,
+            modules: Mutex::new(BTreeMap::new()),
+        }))
+    }
+
+    /// The device's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// How many multiprocessors it has.
+    pub fn multiprocessors(&self) -> u32 {
+        self.multiprocessors
+    }
+
+    /// Its architecture as compilers name it, `sm_90`.
+    pub fn arch(&self) -> &str {
+        &self.arch
+    }
+
+    /// Free and total bytes of device memory.
+    pub fn memory(&self) -> Result<(usize, usize), EngineError> {
+        self.ctx.mem_get_info().named("cuMemGetInfo")
+    }
+
+    /// A kernel: compiled for this device once a process, and kept on disk as machine code.
+    pub(crate) fn function(
+        &self,
+        source: &'static str,
+        entry: &str,
+        defines: &[&str],
+    ) -> Result<CudaFunction, EngineError> {
+        let key = nvrtc::digest(&(source, defines));
+        let mut modules = self.modules.lock().unwrap_or_else(PoisonError::into_inner);
+        let module = match modules.get(&key) {
+            Some(module) => module.clone(),
+            None => {
+                let code = Ptx::from_binary(nvrtc::cubin(source, defines, &self.arch)?);
+                let module = self.ctx.load_module(code).named("cuModuleLoadData")?;
+                modules.insert(key, module.clone());
+                module
+            }
+        };
+        module.load_function(entry).named(entry)
+    }
+
+    /// Waits for everything on the stream.
+    pub(crate) fn wait(&self) -> Result<(), EngineError> {
+        self.stream.synchronize().named("cuStreamSynchronize")
+    }
+
+    /// A zeroed buffer.
+    pub(crate) fn zeros<T: DeviceRepr + ValidAsZeroBits>(
+        &self,
+        n: usize,
+    ) -> Result<CudaSlice<T>, EngineError> {
+        self.stream.alloc_zeros(n.max(1)).named("cuMemAlloc")
+    }
+
+    /// A buffer with a copy of `from`; the host may drop `from` at once.
+    pub(crate) fn upload<T: DeviceRepr>(&self, from: &[T]) -> Result<CudaSlice<T>, EngineError> {
+        let buffer = self.stream.clone_htod(from).named("cuMemcpyHtoD")?;
+        self.wait()?;
+        Ok(buffer)
+    }
+
+    /// A copy of a device buffer.
+    pub(crate) fn download<T: DeviceRepr>(
+        &self,
+        from: &CudaSlice<T>,
+    ) -> Result<Vec<T>, EngineError> {
+        let copy = self.stream.clone_dtoh(from).named("cuMemcpyDtoH")?;
+        self.wait()?;
+        Ok(copy)
+    }
+
+    /// The address of a buffer, for kernels and libraries.
+    pub(crate) fn address<T>(&self, of: &CudaSlice<T>) -> u64 {
+        of.device_ptr(&self.stream).0
+    }
+}

@@ -1,0 +1,140 @@
+//! Which nodes run together: a batch norm takes the sum and the ReLU behind it, and the sum in
+//! front of it, into its own passes.
+
+use crate::network::{Network, NodeId, Op};
+
+/// Nodes that run together.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Unit {
+    /// One node.
+    Plain(usize),
+    /// A batch norm and what follows it.
+    Norm(Norm),
+}
+
+/// `out = relu(norm(x) + other)`, where the sum and the ReLU may be missing.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Norm {
+    pub(crate) norm: usize,
+    pub(crate) other: Other,
+    pub(crate) relu: bool,
+    /// The node whose value leaves the unit.
+    pub(crate) out: usize,
+    /// Whether the input is a sum that the pass over statistics makes on its way.
+    pub(crate) sums: bool,
+}
+
+/// The other side of a residual sum.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Other {
+    None,
+    /// A node's value.
+    Value(usize),
+    /// A batch norm that only this sum reads.
+    Norm(usize),
+}
+
+impl Unit {
+    /// The node whose value leaves the unit.
+    pub(crate) fn out(&self) -> usize {
+        match self {
+            Unit::Plain(node) => *node,
+            Unit::Norm(unit) => unit.out,
+        }
+    }
+}
+
+/// The nodes that read each node.
+pub(crate) fn readers(network: &Network) -> Vec<Vec<usize>> {
+    let mut readers = vec![Vec::new(); network.nodes().len()];
+    for (at, node) in network.nodes().iter().enumerate() {
+        for input in &node.inputs {
+            readers[input.0].push(at);
+        }
+    }
+    readers
+}
+
+/// The units of a network in an order in which they can run.
+pub(crate) fn units(network: &Network) -> Vec<Unit> {
+    let nodes = network.nodes();
+    let readers = readers(network);
+    let is_norm = |at: usize| matches!(nodes[at].op, Op::BatchNorm { .. });
+    let only_reader = |at: usize| match readers[at][..] {
+        [reader] => Some(reader),
+        _ => None,
+    };
+    let mut taken = vec![false; nodes.len()];
+    let mut units = Vec::new();
+    for at in 1..nodes.len() {
+        if taken[at] || !is_norm(at) {
+            continue;
+        }
+        let mut unit = Norm { norm: at, other: Other::None, relu: false, out: at, sums: false };
+        if let Some(add) = only_reader(at).filter(|r| nodes[*r].op == Op::Add) {
+            let [a, b] = [nodes[add].inputs[0].0, nodes[add].inputs[1].0];
+            let other = if a == at { b } else { a };
+            if !taken[add] && other != at {
+                let alone = is_norm(other) && only_reader(other) == Some(add) && !taken[other];
+                unit.other = if alone { Other::Norm(other) } else { Other::Value(other) };
+                taken[add] = true;
+                if alone {
+                    taken[other] = true;
+                }
+                unit.out = add;
+            }
+        }
+        if let Some(relu) = only_reader(unit.out).filter(|r| nodes[*r].op == Op::Relu) {
+            unit.relu = true;
+            unit.out = relu;
+            taken[relu] = true;
+        }
+        taken[at] = true;
+        units.push(Unit::Norm(unit));
+    }
+    units.extend((1..nodes.len()).filter(|at| !taken[*at]).map(Unit::Plain));
+    units.sort_by_key(Unit::out);
+    fuse_sums(network, &mut units);
+    units
+}
+
+/// A sum whose first reader is a batch norm is made by that norm.
+fn fuse_sums(network: &Network, units: &mut [Unit]) {
+    let nodes = network.nodes();
+    let reads = |unit: &Unit, node: usize| {
+        let of = |at: usize| nodes[at].inputs.contains(&NodeId(node));
+        match unit {
+            Unit::Plain(at) => of(*at),
+            Unit::Norm(n) => {
+                of(n.norm)
+                    || n.other == Other::Value(node)
+                    || matches!(n.other, Other::Norm(other) if of(other))
+            }
+        }
+    };
+    for at in 0..units.len() {
+        let Unit::Plain(add) = units[at] else { continue };
+        if nodes[add].op != Op::Add {
+            continue;
+        }
+        let first = (at + 1..units.len()).find(|later| reads(&units[*later], add));
+        if let Some(Unit::Norm(norm)) = first.map(|later| &mut units[later])
+            && nodes[norm.norm].inputs[0].0 == add
+        {
+            norm.sums = true;
+        }
+    }
+}
+
+/// The sums that a batch norm makes.
+pub(crate) fn summed(network: &Network, units: &[Unit]) -> Vec<bool> {
+    let mut summed = vec![false; network.nodes().len()];
+    for unit in units {
+        if let Unit::Norm(norm) = unit
+            && norm.sums
+        {
+            summed[network.nodes()[norm.norm].inputs[0].0] = true;
+        }
+    }
+    summed
+}

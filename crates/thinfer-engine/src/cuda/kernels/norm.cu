@@ -1,0 +1,361 @@
+// Batch norm over rows = images x pixels, fused with a residual sum and ReLU.
+// `saved` holds by channel: a, b (y = a x + b), mean, 1/sd, and for the way back c2, c3.
+
+// Every kernel is compiled alone, by its K_ name, with the variant that its defines ask for.
+#ifndef RES
+#define RES 0
+#endif
+#ifndef CUT
+#define CUT 0
+#endif
+
+#ifdef K_norm_stats
+// SUM_IN: x is the sum of two inputs and is written on the way.
+extern "C" __global__ void __launch_bounds__(THREADS) norm_stats(
+    const act* x, const act* x2, act* sum, float* partial, u32* counters, const float* scale,
+    const float* shift, float* saved, float* running_mean, float* running_variance, u32 rows,
+    u32 channels, u32 tx, float momentum, float eps) {
+    __shared__ float total[2 * 32 * V];
+    const Tile t = tile(channels, tx);
+    // Sums are taken around the first row, so that a large mean does not swallow the variance.
+    float around[V], s0[V], s1[V];
+#pragma unroll
+    for (int j = 0; j < V; j++) around[j] = s0[j] = s1[j] = 0.f;
+    if (t.active) {
+        take(x + t.c, around);
+#ifdef SUM_IN
+        float other[V];
+        take(x2 + t.c, other);
+#pragma unroll
+        for (int j = 0; j < V; j++) around[j] = rounded(around[j] + other[j]);
+#endif
+        for (u32 r = t.first; r < rows; r += ROWS_AHEAD * t.step) {
+            Raw raw[ROWS_AHEAD];
+#ifdef SUM_IN
+            Raw raw2[ROWS_AHEAD];
+#endif
+#pragma unroll
+            for (int i = 0; i < ROWS_AHEAD; i++) {
+                const u32 row = min(r + i * t.step, rows - 1);
+                raw[i] = fetch(x + (size_t)row * channels + t.c);
+#ifdef SUM_IN
+                raw2[i] = fetch(x2 + (size_t)row * channels + t.c);
+#endif
+            }
+#pragma unroll
+            for (int i = 0; i < ROWS_AHEAD; i++) {
+                const u32 row = r + i * t.step;
+                if (row >= rows) break;
+                float v[V];
+                open(raw[i], v);
+#ifdef SUM_IN
+                float w[V];
+                open(raw2[i], w);
+#pragma unroll
+                for (int j = 0; j < V; j++) v[j] = rounded(v[j] + w[j]);
+                put(sum + (size_t)row * channels + t.c, v);
+#endif
+#pragma unroll
+                for (int j = 0; j < V; j++) {
+                    const float d = v[j] - around[j];
+                    s0[j] += d;
+                    s1[j] += d * d;
+                }
+            }
+        }
+    }
+    if (!column_totals(t, tx, s0, s1, partial, counters, total)) return;
+    const float n = (float)rows;
+    for (u32 i = threadIdx.x; i < tx * V; i += blockDim.x) {
+        const u32 c = blockIdx.y * tx * V + i;
+        if (c >= channels) break;
+        float k = up(x[c]);
+#ifdef SUM_IN
+        k = rounded(k + up(x2[c]));
+#endif
+        const float d = total[i] / n;
+        const float mean = k + d;
+        const float variance = fmaxf(total[tx * V + i] / n - d * d, 0.f);
+        const float inverse = 1.f / sqrtf(variance + eps);
+        const float a = scale[c] * inverse;
+        saved[c] = a;
+        saved[channels + c] = shift[c] - mean * a;
+        saved[2 * channels + c] = mean;
+        saved[3 * channels + c] = inverse;
+        running_mean[c] += momentum * (mean - running_mean[c]);
+        // A single pixel has no unbiased variance: the old one stays.
+        if (rows > 1) {
+            const float unbiased = variance * (n / (n - 1.f));
+            running_variance[c] += momentum * (unbiased - running_variance[c]);
+        }
+    }
+}
+
+#endif
+
+#ifdef K_norm_fold
+// Inference: a and b of every batch norm from the running statistics. One row of blocks a norm.
+struct Fold { u32 scale, shift, mean, variance, saved, channels; float eps; u32 unused; };
+extern "C" __global__ void norm_fold(const Fold* table, const float* weights, const float* stats,
+                                     float* saved) {
+    const Fold f = table[blockIdx.x];
+    for (u32 c = threadIdx.x; c < f.channels; c += blockDim.x) {
+        const float a = weights[f.scale + c] / sqrtf(stats[f.variance + c] + f.eps);
+        saved[f.saved + c] = a;
+        saved[f.saved + f.channels + c] = weights[f.shift + c] - stats[f.mean + c] * a;
+    }
+}
+
+#endif
+
+__device__ __forceinline__ void per_channel(const float* from, u32 c, float* v) {
+#pragma unroll
+    for (int j = 0; j < V; j++) v[j] = from[c + j];
+}
+
+#ifdef K_norm_apply
+// RES 0: y = a x + b; 1: + other; 2: + a' other + b'. RELU: cut at zero. MASK: one bit a value says
+// what was cut, because the sum cannot be recomputed on the way back.
+extern "C" __global__ void __launch_bounds__(THREADS) norm_apply(
+    const act* x, const float* saved, const act* other, const float* saved2, act* y, u8* mask,
+    u32 rows, u32 channels, u32 tx) {
+    const Tile t = tile(channels, tx);
+    if (!t.active) return;
+    float a[V], b[V];
+    per_channel(saved, t.c, a);
+    per_channel(saved + channels, t.c, b);
+#if RES == 2
+    float a2[V], b2[V];
+    per_channel(saved2, t.c, a2);
+    per_channel(saved2 + channels, t.c, b2);
+#endif
+    for (u32 r = t.first; r < rows; r += ROWS_AHEAD * t.step) {
+        Raw raw[ROWS_AHEAD];
+#if RES > 0
+        Raw more[ROWS_AHEAD];
+#endif
+#pragma unroll
+        for (int i = 0; i < ROWS_AHEAD; i++) {
+            const size_t at = (size_t)min(r + i * t.step, rows - 1) * channels + t.c;
+            raw[i] = fetch(x + at);
+#if RES > 0
+            more[i] = fetch(other + at);
+#endif
+        }
+#pragma unroll
+        for (int i = 0; i < ROWS_AHEAD; i++) {
+            const u32 row = r + i * t.step;
+            if (row >= rows) break;
+            float v[V];
+            open(raw[i], v);
+#pragma unroll
+            for (int j = 0; j < V; j++) v[j] = fmaf(a[j], v[j], b[j]);
+#if RES > 0
+            float w[V];
+            open(more[i], w);
+#pragma unroll
+            for (int j = 0; j < V; j++) {
+#if RES == 2
+                v[j] += fmaf(a2[j], w[j], b2[j]);
+#else
+                v[j] += w[j];
+#endif
+            }
+#endif
+#ifdef MASK
+            u32 bits = 0;
+#pragma unroll
+            for (int j = 0; j < V; j++) bits |= (v[j] > 0.f ? 1u : 0u) << j;
+            mask[(size_t)row * (channels / V) + t.group] = (u8)bits;
+#endif
+#ifdef RELU
+#pragma unroll
+            for (int j = 0; j < V; j++) v[j] = fmaxf(v[j], 0.f);
+#endif
+            put(y + (size_t)row * channels + t.c, v);
+        }
+    }
+}
+
+#endif
+
+// The gradient that reaches the norm. TWO: it is the sum of two. CUT 1: ReLU recomputed from x;
+// 2: ReLU from the mask.
+struct Gradient {
+    Raw d;
+#ifdef TWO
+    Raw d2;
+#endif
+#if CUT == 2
+    u32 bits;
+#endif
+};
+__device__ __forceinline__ Gradient fetch_gradient(const act* d, const act* d2, const u8* mask,
+                                                   u32 row, u32 channels, const Tile& t) {
+    Gradient g;
+    const size_t at = (size_t)row * channels + t.c;
+    g.d = fetch(d + at);
+#ifdef TWO
+    g.d2 = fetch(d2 + at);
+#endif
+#if CUT == 2
+    g.bits = mask[(size_t)row * (channels / V) + t.group];
+#endif
+    return g;
+}
+__device__ __forceinline__ void open_gradient(const Gradient& raw, const float* x, const float* a,
+                                              const float* b, float* g) {
+    open(raw.d, g);
+#ifdef TWO
+    float more[V];
+    open(raw.d2, more);
+#pragma unroll
+    for (int j = 0; j < V; j++) g[j] += more[j];
+#endif
+#if CUT == 1
+#pragma unroll
+    for (int j = 0; j < V; j++) g[j] = fmaf(a[j], x[j], b[j]) > 0.f ? g[j] : 0.f;
+#elif CUT == 2
+#pragma unroll
+    for (int j = 0; j < V; j++) g[j] = (raw.bits >> j) & 1u ? g[j] : 0.f;
+#endif
+}
+
+#ifdef K_norm_reduce
+// Sums of g and g (x - mean): the gradients of shift and scale and the coefficients of `norm_dx`.
+// WRITE: the gradient goes out too, for the other branch of a residual sum.
+extern "C" __global__ void __launch_bounds__(THREADS) norm_reduce(
+    const act* x, const act* d, const act* d2, const u8* mask, float* saved, float* partial,
+    u32* counters, act* g_out, float* dscale, float* dshift, u32 rows, u32 channels, u32 tx) {
+    __shared__ float total[2 * 32 * V];
+    const Tile t = tile(channels, tx);
+    float s0[V], s1[V];
+#pragma unroll
+    for (int j = 0; j < V; j++) s0[j] = s1[j] = 0.f;
+    if (t.active) {
+        float mean[V], a[V], b[V];
+        per_channel(saved + 2 * channels, t.c, mean);
+#if CUT == 1
+        per_channel(saved, t.c, a);
+        per_channel(saved + channels, t.c, b);
+#endif
+        for (u32 r = t.first; r < rows; r += ROWS_AHEAD * t.step) {
+            Raw raw[ROWS_AHEAD];
+            Gradient raw_g[ROWS_AHEAD];
+#pragma unroll
+            for (int i = 0; i < ROWS_AHEAD; i++) {
+                const u32 row = min(r + i * t.step, rows - 1);
+                raw[i] = fetch(x + (size_t)row * channels + t.c);
+                raw_g[i] = fetch_gradient(d, d2, mask, row, channels, t);
+            }
+#pragma unroll
+            for (int i = 0; i < ROWS_AHEAD; i++) {
+                const u32 row = r + i * t.step;
+                if (row >= rows) break;
+                float v[V], g[V];
+                open(raw[i], v);
+                open_gradient(raw_g[i], v, a, b, g);
+#ifdef WRITE
+                put(g_out + (size_t)row * channels + t.c, g);
+#endif
+#pragma unroll
+                for (int j = 0; j < V; j++) {
+                    s0[j] += g[j];
+                    s1[j] = fmaf(g[j], v[j] - mean[j], s1[j]);
+                }
+            }
+        }
+    }
+    if (!column_totals(t, tx, s0, s1, partial, counters, total)) return;
+    for (u32 i = threadIdx.x; i < tx * V; i += blockDim.x) {
+        const u32 c = blockIdx.y * tx * V + i;
+        if (c >= channels) break;
+        const float sum = total[i], product = total[tx * V + i];
+        const float a = saved[c], mean = saved[2 * channels + c], inverse = saved[3 * channels + c];
+        const float n = (float)rows;
+        const float c2 = -a * inverse * inverse * (product / n);
+        dshift[c] = sum;
+        dscale[c] = product * inverse;
+        saved[4 * channels + c] = c2;
+        saved[5 * channels + c] = -a * (sum / n) - c2 * mean;
+    }
+}
+
+#endif
+
+#ifdef K_norm_dx
+// dx = a g + c2 x + c3. EXTRA: plus a gradient that x already has from elsewhere.
+extern "C" __global__ void __launch_bounds__(THREADS) norm_dx(
+    const act* x, const act* d, const act* d2, const u8* mask, const float* saved,
+    const act* extra, act* dx, u32 rows, u32 channels, u32 tx) {
+    const Tile t = tile(channels, tx);
+    if (!t.active) return;
+    float a[V], b[V], c2[V], c3[V];
+    per_channel(saved, t.c, a);
+#if CUT == 1
+    per_channel(saved + channels, t.c, b);
+#endif
+    per_channel(saved + 4 * channels, t.c, c2);
+    per_channel(saved + 5 * channels, t.c, c3);
+    for (u32 r = t.first; r < rows; r += ROWS_AHEAD * t.step) {
+        Raw raw[ROWS_AHEAD];
+        Gradient raw_g[ROWS_AHEAD];
+#ifdef EXTRA
+        Raw more[ROWS_AHEAD];
+#endif
+#pragma unroll
+        for (int i = 0; i < ROWS_AHEAD; i++) {
+            const u32 row = min(r + i * t.step, rows - 1);
+            const size_t at = (size_t)row * channels + t.c;
+            raw[i] = fetch(x + at);
+            raw_g[i] = fetch_gradient(d, d2, mask, row, channels, t);
+#ifdef EXTRA
+            more[i] = fetch(extra + at);
+#endif
+        }
+#pragma unroll
+        for (int i = 0; i < ROWS_AHEAD; i++) {
+            const u32 row = r + i * t.step;
+            if (row >= rows) break;
+            float v[V], g[V];
+            open(raw[i], v);
+            open_gradient(raw_g[i], v, a, b, g);
+#pragma unroll
+            for (int j = 0; j < V; j++) g[j] = fmaf(a[j], g[j], fmaf(c2[j], v[j], c3[j]));
+#ifdef EXTRA
+            float w[V];
+            open(more[i], w);
+#pragma unroll
+            for (int j = 0; j < V; j++) g[j] += w[j];
+#endif
+            put(dx + (size_t)row * channels + t.c, g);
+        }
+    }
+}
+
+#endif
+
+#ifdef K_bias_gradient
+// Gradient of a bias: column sums of d.
+extern "C" __global__ void __launch_bounds__(THREADS) bias_gradient(
+    const act* d, float* partial, u32* counters, float* dbias, u32 rows, u32 channels, u32 tx) {
+    __shared__ float total[2 * 32 * V];
+    const Tile t = tile(channels, tx);
+    float s0[V], s1[V];
+#pragma unroll
+    for (int j = 0; j < V; j++) s0[j] = s1[j] = 0.f;
+    if (t.active) {
+        for (u32 r = t.first; r < rows; r += t.step) {
+            float v[V];
+            take(d + (size_t)r * channels + t.c, v);
+#pragma unroll
+            for (int j = 0; j < V; j++) s0[j] += v[j];
+        }
+    }
+    if (!column_totals(t, tx, s0, s1, partial, counters, total)) return;
+    for (u32 i = threadIdx.x; i < tx * V; i += blockDim.x) {
+        const u32 c = blockIdx.y * tx * V + i;
+        if (c < channels) dbias[c] = total[i];
+    }
+}
+#endif

@@ -1,0 +1,708 @@
+//! From a network to a program: needs no GPU, so it can be tested and sized anywhere.
+
+use super::Precision;
+use super::conv::Problem;
+use super::dnn::{Direction, Geometry};
+use super::fuse::{self, Norm, Other, Unit};
+use super::launch::{Elements, Tile, Which};
+use super::linear::Product;
+use super::memory::{Pool, aligned};
+use super::nvrtc::source;
+use super::step::{Arg, Place, Program, Space, Step};
+use crate::error::EngineError;
+use crate::network::{Network, NodeId, Op, Window};
+use crate::ops::loss::{Loss, Scale};
+
+/// How a network is to be run.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PlanOptions {
+    /// Rows of every batch.
+    pub batch: usize,
+    /// The arithmetic.
+    pub precision: Precision,
+    /// Whether the same inputs must give the same bits in every run.
+    pub deterministic: bool,
+    /// Whether gradients are wanted; without them a plan is smaller.
+    pub training: bool,
+}
+
+/// Values that a block moves between packed and flat weights.
+const PIECE: usize = 16384;
+
+pub(super) struct Lower<'a> {
+    pub(super) network: &'a Network,
+    pub(super) options: PlanOptions,
+    pub(super) sms: u32,
+    pub(super) pool: Pool,
+    pub(super) program: Program,
+    /// Where each node's value lies.
+    pub(super) values: Vec<Place>,
+    /// What each unit keeps for the way back: masks of cut values, positions of maxima.
+    pub(super) kept: Vec<Place>,
+    /// Where a batch norm keeps its coefficients.
+    pub(super) saved: Vec<Place>,
+    pub(super) units: Vec<Unit>,
+    pub(super) summed: Vec<bool>,
+    /// Readers that still need a value, where values are given back.
+    waiting: Vec<usize>,
+    pack: Vec<[u32; 6]>,
+    pub(super) unpack: Vec<[u32; 6]>,
+    weight_places: Vec<Option<Place>>,
+}
+
+/// Lowers a network for a device with `sms` multiprocessors.
+pub(crate) fn lower(
+    network: &Network,
+    options: PlanOptions,
+    sms: u32,
+) -> Result<Program, EngineError> {
+    let nodes = network.nodes().len();
+    let units = fuse::units(network);
+    let mut waiting: Vec<usize> = fuse::readers(network).iter().map(Vec::len).collect();
+    waiting[network.output().0] += 1;
+    let mut lower = Lower {
+        network,
+        options,
+        sms,
+        pool: Pool::default(),
+        program: Program { counters: 1, ..Program::default() },
+        values: vec![Place::NOTHING; nodes],
+        kept: vec![Place::NOTHING; nodes],
+        saved: vec![Place::NOTHING; nodes],
+        summed: fuse::summed(network, &units),
+        units,
+        waiting,
+        pack: Vec::new(),
+        unpack: Vec::new(),
+        weight_places: vec![None; network.params().iter().count()],
+    };
+    lower.check()?;
+    lower.program.input_channels = lower.input_channels();
+    lower.values[0] = Place::new(Space::Input, 0);
+    let fold = lower.norm_fold();
+    for unit in lower.units.clone() {
+        lower.forward(&unit);
+    }
+    let d = lower.head();
+    lower.program.activations = lower.pool.size();
+    if let (Some(fold), false) = (fold, network.stats().is_empty()) {
+        lower.program.inference.insert(0, fold);
+    }
+    lower.program.forward = lower.program.training.len();
+    if options.training {
+        lower.backward(d);
+        lower.finish_gradients();
+    } else {
+        lower.program.training.clear();
+        lower.program.forward = 0;
+    }
+    lower.start_with_packing();
+    lower.program.arena = lower.pool.size();
+    Ok(lower.program)
+}
+
+impl Lower<'_> {
+    fn check(&self) -> Result<(), EngineError> {
+        for node in self.network.nodes() {
+            let values = node.shape.len().checked_mul(self.options.batch);
+            if values.is_none_or(|v| v >= u32::MAX as usize / 2) {
+                let (rows, columns) = (self.options.batch, node.shape.len());
+                return Err(EngineError::Overflow { what: "an activation", rows, columns });
+            }
+            if let Op::MaxPool { window } = node.op
+                && window.size[0] * window.size[1] > 254
+            {
+                return Err(EngineError::Network {
+                    node: node.name.clone(),
+                    problem: "has a window of more than 254 pixels; CUDA runs smaller ones".into(),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Tensor cores read 8 channels (4 in f32) at once: where convolutions alone read the input,
+    /// it is padded to that.
+    fn input_channels(&self) -> usize {
+        let channels = self.network.nodes()[0].shape.channels;
+        let readers = self.network.nodes().iter().filter(|n| n.inputs.contains(&NodeId(0)));
+        let mut convs = readers.map(|n| matches!(n.op, Op::Conv2d { .. }));
+        let group = if self.options.precision == Precision::Bf16 { 8 } else { 4 };
+        if convs.all(|c| c) && channels < group { group } else { channels }
+    }
+
+    pub(super) fn channels(&self, node: usize) -> usize {
+        if node == 0 {
+            self.program.input_channels
+        } else {
+            self.network.nodes()[node].shape.channels
+        }
+    }
+
+    /// Rows of pixels in a batch.
+    pub(super) fn pixels(&self, node: usize) -> usize {
+        let shape = self.network.nodes()[node].shape;
+        self.options.batch * shape.height * shape.width
+    }
+
+    pub(super) fn len(&self, node: usize) -> usize {
+        self.pixels(node) * self.channels(node)
+    }
+
+    pub(super) fn bytes(&self, node: usize) -> usize {
+        self.len(node) * self.options.precision.bytes()
+    }
+
+    pub(super) fn arena(&mut self, bytes: usize) -> Place {
+        Place::new(Space::Arena, self.pool.take(bytes))
+    }
+
+    pub(super) fn param(&self, at: usize, space: Space) -> Place {
+        Place::new(space, self.network.params()[at].offset * 4)
+    }
+
+    fn stat(&self, at: usize) -> Place {
+        Place::new(Space::Stats, self.network.stats()[at].offset * 4)
+    }
+
+    /// Defines that every kernel over activations gets.
+    pub(super) fn defines(&self, vector: bool, more: &[&'static str]) -> Vec<&'static str> {
+        let mut defines = vec![if vector { "V=8" } else { "V=1" }];
+        if self.options.precision == Precision::Bf16 {
+            defines.push("ACT_BF16");
+        }
+        defines.extend(more);
+        defines
+    }
+
+    /// A kernel that tiles rows and channels of `node`. `args` end with rows, channels, width.
+    pub(super) fn tiled(
+        &mut self,
+        which: Which,
+        node: usize,
+        entry: &'static str,
+        more: &[&'static str],
+        mut args: Vec<Arg>,
+        last: &[Arg],
+    ) -> Step {
+        let (rows, channels) = (self.pixels(node), self.channels(node));
+        let tile = Tile::new(which, rows, channels, self.sms);
+        self.program.scratch = self.program.scratch.max(tile.scratch());
+        self.program.counters = self.program.counters.max(tile.grid[1] as usize);
+        args.extend([Arg::U32(rows as u32), Arg::U32(channels as u32), Arg::U32(tile.width)]);
+        args.extend_from_slice(last);
+        tile.step(source::NORM, entry, self.defines(tile.vector, more), args)
+    }
+
+    /// A kernel over all `len` values.
+    pub(super) fn each(
+        &self,
+        len: usize,
+        entry: &'static str,
+        more: &[&'static str],
+        mut args: Vec<Arg>,
+        last: &[Arg],
+    ) -> Step {
+        let elements = Elements::new(len, self.sms);
+        args.push(Arg::U32(elements.count));
+        args.extend_from_slice(last);
+        elements.step(source::ELEMENTWISE, entry, self.defines(elements.vector, more), args)
+    }
+
+    /// A step of training and of inference.
+    fn both(&mut self, step: Step) {
+        self.program.training.push(step.clone());
+        self.program.inference.push(step);
+    }
+
+    fn forward(&mut self, unit: &Unit) {
+        match unit {
+            Unit::Norm(unit) => self.norm_forward(unit),
+            Unit::Plain(at) => self.plain_forward(*at),
+        }
+        if !self.options.training {
+            self.give_back(unit);
+        }
+    }
+
+    /// Without a way back, a value can go when its last reader has run.
+    fn give_back(&mut self, unit: &Unit) {
+        let nodes = self.network.nodes();
+        let mut read: Vec<usize> = Vec::new();
+        match unit {
+            Unit::Plain(at) => read.extend(nodes[*at].inputs.iter().map(|i| i.0)),
+            Unit::Norm(n) => {
+                read.push(nodes[n.norm].inputs[0].0);
+                match n.other {
+                    Other::Value(v) => read.push(v),
+                    Other::Norm(o) => read.push(nodes[o].inputs[0].0),
+                    Other::None => {}
+                }
+            }
+        }
+        for node in read {
+            self.waiting[node] -= 1;
+            let place = self.values[node];
+            if self.waiting[node] == 0 && place.space == Space::Arena {
+                let bytes = self.bytes(node);
+                self.pool.give(place.offset, bytes);
+            }
+        }
+    }
+
+    fn plain_forward(&mut self, at: usize) {
+        let node = &self.network.nodes()[at];
+        let from = node.inputs[0].0;
+        let x = self.values[from];
+        let wide = at == self.network.output().0 && matches!(node.op, Op::Linear { .. });
+        let bytes = if wide { self.len(at) * 4 } else { self.bytes(at) };
+        let y = self.arena(bytes);
+        self.values[at] = y;
+        match node.op {
+            Op::Input | Op::BatchNorm { .. } => {}
+            Op::Conv2d { weight, bias, window } => {
+                let w = self.conv_weight(weight, from);
+                let problem = self.problem(Direction::Forward, from, at, window);
+                self.both(Step::Conv(problem, [x, w, y]));
+                if let Some(bias) = bias {
+                    self.add_bias(at, y, bias);
+                }
+            }
+            Op::Linear { weight, bias } => {
+                let w = self.flat_weight(weight);
+                let product = self.product(Direction::Forward, from, at, wide, [w, x, y]);
+                self.both(Step::Product(product, [w, x, y]));
+                if let (Some(bias), true) = (bias, wide) {
+                    let elements = Elements::plain(self.len(at), self.sms);
+                    let args = vec![
+                        Arg::At(y),
+                        Arg::At(self.param(bias, Space::Weights)),
+                        Arg::U32(elements.count),
+                        Arg::U32(self.channels(at) as u32),
+                    ];
+                    let defines = self.defines(false, &[]);
+                    self.both(elements.step(source::ELEMENTWISE, "add_bias_f32", defines, args));
+                } else if let Some(bias) = bias {
+                    self.add_bias(at, y, bias);
+                }
+            }
+            Op::Relu | Op::Tanh => {
+                let more = curve(&node.op);
+                let args = vec![Arg::At(x), Arg::At(y)];
+                self.both(self.each(self.len(at), "curve_forward", more, args, &[]));
+            }
+            Op::Add => {
+                let args = vec![Arg::At(x), Arg::At(self.values[node.inputs[1].0]), Arg::At(y)];
+                let step = self.each(self.len(at), "sum_two", &[], args, &[]);
+                if !self.summed[at] {
+                    self.program.training.push(step.clone());
+                }
+                self.program.inference.push(step);
+            }
+            Op::MaxPool { window } => {
+                let which = self.arena(self.len(at));
+                self.kept[at] = which;
+                let args =
+                    vec![Arg::At(x), Arg::At(y), Arg::At(which), self.pool_words(from, at, window)];
+                let vector = self.channels(at).is_multiple_of(8);
+                let elements = Elements::groups(self.len(at), vector, self.sms);
+                let defines = self.defines(vector, &[]);
+                self.both(elements.step(source::POOL, "max_forward", defines, args));
+            }
+            Op::GlobalAveragePool => {
+                let step = self.mean_step("mean_forward", from, at, x, y, at);
+                self.both(step);
+            }
+        }
+    }
+
+    /// A pooling kernel over the mean, one thread a group of values of `over`.
+    pub(super) fn mean_step(
+        &self,
+        entry: &'static str,
+        from: usize,
+        at: usize,
+        read: Place,
+        write: Place,
+        over: usize,
+    ) -> Step {
+        let shape = self.network.nodes()[from].shape;
+        let vector = self.channels(at).is_multiple_of(8);
+        let elements = Elements::groups(self.len(over), vector, self.sms);
+        let args = vec![
+            Arg::At(read),
+            Arg::At(write),
+            Arg::U32(self.options.batch as u32),
+            Arg::U32((shape.height * shape.width) as u32),
+            Arg::U32(shape.channels as u32),
+        ];
+        elements.step(source::POOL, entry, self.defines(vector, &[]), args)
+    }
+
+    pub(super) fn pool_words(&self, from: usize, at: usize, window: Window) -> Arg {
+        let (a, b) = (self.network.nodes()[from].shape, self.network.nodes()[at].shape);
+        let [kh, kw] = window.size;
+        let ([sh, sw], [ph, pw]) = (window.stride, window.padding);
+        let words = [
+            self.options.batch, a.height, a.width, a.channels, b.height, b.width, kh, kw, sh, sw,
+            ph, pw,
+        ];
+        Arg::Words(words.iter().map(|w| *w as u32).collect())
+    }
+
+    fn add_bias(&mut self, at: usize, y: Place, bias: usize) {
+        let channels = self.channels(at);
+        let vector = channels.is_multiple_of(8);
+        let elements = Elements::groups(self.len(at), vector, self.sms);
+        let args = vec![
+            Arg::At(y),
+            Arg::At(self.param(bias, Space::Weights)),
+            Arg::U32(elements.count),
+            Arg::U32(channels as u32),
+        ];
+        let defines = self.defines(vector, &[]);
+        self.both(elements.step(source::ELEMENTWISE, "add_bias", defines, args));
+    }
+
+    fn norm_forward(&mut self, unit: &Norm) {
+        self.norm_stats(unit.norm, unit.sums);
+        let mut more = vec!["K_norm_apply"];
+        let (other, saved2) = match unit.other {
+            Other::None => (Place::NOTHING, Place::NOTHING),
+            Other::Value(v) => {
+                more.push("RES=1");
+                (self.values[v], Place::NOTHING)
+            }
+            Other::Norm(n) => {
+                more.push("RES=2");
+                self.norm_stats(n, false);
+                (self.values[self.network.nodes()[n].inputs[0].0], self.saved[n])
+            }
+        };
+        let from = self.network.nodes()[unit.norm].inputs[0].0;
+        let y = self.arena(self.bytes(unit.out));
+        self.values[unit.out] = y;
+        if unit.relu {
+            more.push("RELU");
+        }
+        // The cut of a sum cannot be made again from x, so it is kept: one bit a value.
+        let masked = unit.relu && unit.other != Other::None && self.options.training;
+        if masked {
+            let group = if self.channels(unit.out).is_multiple_of(8) { 8 } else { 1 };
+            self.kept[unit.out] = self.arena(self.len(unit.out) / group);
+        }
+        let args = |mask: Place, this: &Self| {
+            vec![
+                Arg::At(this.values[from]),
+                Arg::At(this.saved[unit.norm]),
+                Arg::At(other),
+                Arg::At(saved2),
+                Arg::At(y),
+                Arg::At(mask),
+            ]
+        };
+        let plain = args(Place::NOTHING, self);
+        let step = self.tiled(Which::Pass, unit.out, "norm_apply", &more, plain, &[]);
+        self.program.inference.push(step.clone());
+        if masked {
+            more.push("MASK");
+            let args = args(self.kept[unit.out], self);
+            let step = self.tiled(Which::Pass, unit.out, "norm_apply", &more, args, &[]);
+            self.program.training.push(step);
+        } else {
+            self.program.training.push(step);
+        }
+    }
+
+    fn norm_stats(&mut self, norm: usize, sums: bool) {
+        let node = &self.network.nodes()[norm];
+        let Op::BatchNorm { scale, shift, mean, variance, momentum, eps } = node.op else { return };
+        let from = node.inputs[0].0;
+        let x = self.values[from];
+        let (a, b, sum) = if sums {
+            let inputs = &self.network.nodes()[from].inputs;
+            (self.values[inputs[0].0], self.values[inputs[1].0], x)
+        } else {
+            (x, Place::NOTHING, Place::NOTHING)
+        };
+        let more: &[&str] =
+            if sums { &["K_norm_stats", "SUM_IN"] } else { &["K_norm_stats"] };
+        let args = vec![
+            Arg::At(a),
+            Arg::At(b),
+            Arg::At(sum),
+            Arg::At(Place::new(Space::Scratch, 0)),
+            Arg::At(Place::new(Space::Counters, 0)),
+            Arg::At(self.param(scale, Space::Weights)),
+            Arg::At(self.param(shift, Space::Weights)),
+            Arg::At(self.saved[norm]),
+            Arg::At(self.stat(mean)),
+            Arg::At(self.stat(variance)),
+        ];
+        let last = [Arg::F32(momentum as f32), Arg::F32(eps as f32)];
+        let step = self.tiled(Which::Reduction, norm, "norm_stats", more, args, &last);
+        self.program.training.push(step);
+    }
+
+    /// One kernel that turns all running statistics into coefficients; also gives every norm its
+    /// place for them.
+    fn norm_fold(&mut self) -> Option<Step> {
+        let first = self.program.constants.len();
+        let mut norms = 0u32;
+        let mut end = 0;
+        let nodes = self.network.nodes();
+        for node in nodes {
+            let Op::BatchNorm { scale, shift, mean, variance, eps, .. } = node.op else { continue };
+            let (params, stats) = (self.network.params(), self.network.stats());
+            self.program.constants.extend([
+                params[scale].offset as u32,
+                params[shift].offset as u32,
+                stats[mean].offset as u32,
+                stats[variance].offset as u32,
+                end as u32,
+                node.shape.channels as u32,
+                (eps as f32).to_bits(),
+                0,
+            ]);
+            end += 6 * node.shape.channels;
+            norms += 1;
+        }
+        if norms == 0 {
+            return None;
+        }
+        let base = self.arena(end * 4);
+        let mut at = base.offset;
+        for (i, node) in nodes.iter().enumerate() {
+            if matches!(node.op, Op::BatchNorm { .. }) {
+                self.saved[i] = Place::new(Space::Arena, at);
+                at += 6 * node.shape.channels * 4;
+            }
+        }
+        let args = vec![
+            Arg::At(Place::new(Space::Constants, first * 4)),
+            Arg::At(Place::new(Space::Weights, 0)),
+            Arg::At(Place::new(Space::Stats, 0)),
+            Arg::At(base),
+        ];
+        let defines = self.defines(true, &["K_norm_fold"]);
+        Some(Step::Kernel(super::step::Launch {
+            source: source::NORM,
+            entry: "norm_fold",
+            defines,
+            grid: [norms, 1],
+            block: 256,
+            args,
+        }))
+    }
+
+    /// The loss, and where its gradient with respect to the output goes. The output is f32.
+    fn head(&mut self) -> usize {
+        let out = self.network.output().0;
+        let len = self.len(out);
+        let is_linear = matches!(self.network.nodes()[out].op, Op::Linear { .. });
+        let output = if is_linear {
+            self.values[out]
+        } else {
+            let wide = self.arena(len * 4);
+            let elements = Elements::plain(len, self.sms);
+            let args = vec![Arg::At(self.values[out]), Arg::At(wide), Arg::U32(elements.count)];
+            let defines = self.defines(false, &[]);
+            self.both(elements.step(source::ELEMENTWISE, "widen", defines, args));
+            wide
+        };
+        self.program.output = output.offset;
+        let bytes = self.bytes(out);
+        let d = self.pool.take(bytes);
+        let batch = self.options.batch;
+        let by_row = self.arena(batch * 8);
+        let mut smooth = 0.0;
+        let (head, sigma, dsigma, log_sigma) = match self.network.loss() {
+            Loss::CrossEntropy { smoothing } => {
+                smooth = *smoothing as f32;
+                ("HEAD=0", Place::NOTHING, Place::NOTHING, 0.0)
+            }
+            Loss::Bernoulli => ("HEAD=2", Place::NOTHING, Place::NOTHING, 0.0),
+            Loss::Gaussian { scale: Scale::Known(s) } => {
+                ("HEAD=1", Place::NOTHING, Place::NOTHING, s.ln() as f32)
+            }
+            Loss::Gaussian { scale: Scale::Learned { param, .. } } => {
+                let (w, g) =
+                    (self.param(*param, Space::Weights), self.param(*param, Space::Gradient));
+                ("HEAD=1", w, g, 0.0)
+            }
+        };
+        let outputs = self.network.output_len();
+        let words = vec![batch as u32, outputs as u32, smooth.to_bits(), log_sigma.to_bits()];
+        let args = vec![
+            Arg::At(output),
+            Arg::At(Place::new(Space::Targets, 0)),
+            Arg::At(Place::new(Space::Arena, d)),
+            Arg::At(by_row),
+            Arg::At(Place::new(Space::Counters, 0)),
+            Arg::At(sigma),
+            Arg::At(dsigma),
+            Arg::At(Place::new(Space::Tally, 0)),
+            Arg::At(Place::new(Space::Losses, 0)),
+            Arg::At(Place::new(Space::Step, 0)),
+            Arg::Words(words),
+        ];
+        let defines = self.defines(false, &[head]);
+        self.program.training.push(Step::Kernel(super::step::Launch {
+            source: source::LOSS,
+            entry: "loss_head",
+            defines,
+            grid: [batch.div_ceil(4) as u32, 1],
+            block: 128,
+            args,
+        }));
+        d
+    }
+
+    pub(super) fn problem(
+        &self,
+        direction: Direction,
+        from: usize,
+        at: usize,
+        window: Window,
+    ) -> Problem {
+        let (a, b) = (self.network.nodes()[from].shape, self.network.nodes()[at].shape);
+        let (n, c) = (self.options.batch, self.channels(from));
+        Problem {
+            direction,
+            geometry: Geometry {
+                input: [n, c, a.height, a.width],
+                filter: [b.channels, c, window.size[0], window.size[1]],
+                output: [n, b.channels, b.height, b.width],
+                stride: window.stride,
+                padding: window.padding,
+            },
+            precision: self.options.precision,
+            deterministic: self.options.deterministic,
+        }
+    }
+
+    pub(super) fn product(
+        &self,
+        direction: Direction,
+        from: usize,
+        at: usize,
+        wide: bool,
+        places: [Place; 3],
+    ) -> Product {
+        Product {
+            direction,
+            rows: self.options.batch,
+            inputs: self.network.nodes()[from].shape.len(),
+            outputs: self.network.nodes()[at].shape.len(),
+            precision: self.options.precision,
+            wide,
+            alignment: places.map(Place::alignment),
+        }
+    }
+
+    /// Weights in the flat buffer that has the precision of the activations.
+    pub(super) fn flat_weight(&self, weight: usize) -> Place {
+        let offset = self.network.params()[weight].offset * self.options.precision.bytes();
+        Place::new(self.flat_space(), offset)
+    }
+
+    fn flat_space(&self) -> Space {
+        if self.options.precision == Precision::Bf16 { Space::Low } else { Space::Weights }
+    }
+
+    /// Where a convolution reads its weights: in the flat buffer where they are aligned as cuDNN
+    /// wants it and need no padding, else in a packed copy.
+    pub(super) fn conv_weight(&mut self, weight: usize, from: usize) -> Place {
+        if let Some(place) = self.weight_places[weight] {
+            return place;
+        }
+        let param = &self.network.params()[weight];
+        let flat = self.flat_weight(weight);
+        let (inner, padded) = (param.shape[3], self.channels(from));
+        let place = if inner == padded && flat.offset.is_multiple_of(16) {
+            flat
+        } else {
+            let value = self.options.precision.bytes();
+            let place = Place::new(Space::Packed, self.program.packed);
+            pieces(&mut self.pack, param.offset, place.offset / value, param.len(), inner, padded);
+            self.program.packed += aligned(param.len() / inner * padded * value);
+            place
+        };
+        self.weight_places[weight] = Some(place);
+        place
+    }
+
+    /// Where the gradient of a convolution's weights goes first.
+    pub(super) fn conv_gradient(&mut self, weight: usize, from: usize) -> Place {
+        let param = &self.network.params()[weight];
+        let (inner, padded) = (param.shape[3], self.channels(from));
+        let exact = self.options.precision != Precision::Bf16;
+        if exact && inner == padded && (param.offset * 4).is_multiple_of(16) {
+            return self.param(weight, Space::Gradient);
+        }
+        let value = self.options.precision.bytes();
+        let place = Place::new(Space::PackedGradient, self.program.packed_gradient);
+        pieces(&mut self.unpack, param.offset, place.offset / value, param.len(), inner, padded);
+        self.program.packed_gradient += aligned(param.len() / inner * padded * value);
+        place
+    }
+
+    fn start_with_packing(&mut self) {
+        if self.pack.is_empty() {
+            return;
+        }
+        let flat = Place::new(self.flat_space(), 0);
+        let packed = Place::new(Space::Packed, 0);
+        let pieces = std::mem::take(&mut self.pack);
+        let step = self.moving("pack_weights", &pieces, flat, packed);
+        self.program.inference.insert(0, step.clone());
+        if self.options.training {
+            self.program.training.insert(0, step);
+            self.program.forward += 1;
+        }
+    }
+
+    fn finish_gradients(&mut self) {
+        if self.unpack.is_empty() {
+            return;
+        }
+        let packed = Place::new(Space::PackedGradient, 0);
+        let flat = Place::new(Space::Gradient, 0);
+        let pieces = std::mem::take(&mut self.unpack);
+        let step = self.moving("unpack_gradients", &pieces, packed, flat);
+        self.program.training.push(step);
+    }
+
+    fn moving(&mut self, entry: &'static str, pieces: &[[u32; 6]], a: Place, b: Place) -> Step {
+        let table = Place::new(Space::Constants, self.program.constants.len() * 4);
+        self.program.constants.extend(pieces.iter().flatten());
+        Step::Kernel(super::step::Launch {
+            source: source::ELEMENTWISE,
+            entry,
+            defines: self.defines(false, &[]),
+            grid: [pieces.len() as u32, 1],
+            block: 256,
+            args: vec![Arg::At(table), Arg::At(a), Arg::At(b)],
+        })
+    }
+}
+
+/// The define that picks an activation.
+pub(super) fn curve(op: &Op) -> &'static [&'static str] {
+    if *op == Op::Tanh { &["TANH"] } else { &[] }
+}
+
+/// Cuts a weight tensor into pieces, one a block.
+fn pieces(
+    to: &mut Vec<[u32; 6]>,
+    flat: usize,
+    packed: usize,
+    len: usize,
+    inner: usize,
+    padded: usize,
+) {
+    for first in (0..len).step_by(PIECE) {
+        let count = PIECE.min(len - first);
+        to.push([flat, packed, first, count, inner, padded].map(|v| v as u32));
+    }
+}

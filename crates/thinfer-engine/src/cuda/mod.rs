@@ -1,0 +1,56 @@
+//! Networks on NVIDIA GPUs: cuDNN and cuBLASLt for the large products, own kernels for the rest.
+//!
+//! All libraries are opened at run time, so this builds and starts on machines without CUDA.
+
+mod backward;
+mod bench;
+mod context;
+mod conv;
+mod dnn;
+mod error;
+mod fuse;
+mod launch;
+mod linear;
+mod lower;
+mod memory;
+mod networks;
+mod nvrtc;
+mod plan;
+mod probe;
+mod selftest;
+mod step;
+
+pub use bench::{Timing, time_plan};
+pub use context::Gpu;
+pub use lower::PlanOptions;
+pub use memory::MemoryPlan;
+pub use plan::{CudaPlan, DeviceIo, plan_memory};
+pub use probe::{Device, Library, Report, probe};
+pub use selftest::{Check, selftest};
+
+/// The arithmetic of activations, weights and their gradients on a GPU. Sums, statistics and
+/// everything a method keeps are f32 in all of them.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize,
+    serde::Deserialize,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum Precision {
+    /// bf16 in memory, tensor cores.
+    #[default]
+    Bf16,
+    /// f32 in memory, tensor cores that read 10 bits of the mantissa.
+    Tf32,
+    /// f32 throughout, no tensor cores.
+    F32,
+}
+
+#[cfg(test)]
+mod tests;
+
+impl Precision {
+    /// Bytes of one activation.
+    pub fn bytes(self) -> usize {
+        if self == Precision::Bf16 { 2 } else { 4 }
+    }
+}

@@ -1,0 +1,199 @@
+//! Small networks with every operation and every fusion, for the self test.
+
+use crate::error::EngineError;
+use crate::network::{Network, NetworkBuilder, NodeId, Shape, Window};
+use crate::ops::loss::Loss;
+
+/// A network and a batch size.
+pub(crate) struct Case {
+    pub(crate) name: &'static str,
+    pub(crate) network: Network,
+    pub(crate) batch: usize,
+}
+
+type Built = Result<Network, EngineError>;
+
+fn image(height: usize, width: usize, channels: usize) -> NetworkBuilder {
+    NetworkBuilder::image(Shape { height, width, channels })
+}
+
+/// Pools, and ends in classes.
+fn classify(mut b: NetworkBuilder, h: NodeId, classes: usize) -> Built {
+    let h = b.global_average_pool(h)?;
+    let out = b.linear("fc", h, classes)?;
+    b.finish(out, Loss::CrossEntropy { smoothing: 0.1 })
+}
+
+fn convolution(size: [usize; 3], out: usize, window: Window, bias: bool) -> Built {
+    let mut b = image(size[0], size[1], size[2]);
+    let h = b.conv2d_with("conv", b.input(), out, window, bias)?;
+    classify(b, h, 5)
+}
+
+/// Two convolutions, so that the first gets a gradient through the second.
+fn convolutions(channels: usize, out: usize, window: Window) -> Built {
+    let mut b = image(9, 8, 3);
+    let h = b.conv2d("conv1", b.input(), channels, Window::square(3, 1, 1))?;
+    let h = b.conv2d("conv2", h, out, window)?;
+    classify(b, h, 5)
+}
+
+fn basic_block(
+    b: &mut NetworkBuilder,
+    name: &str,
+    from: NodeId,
+    channels: usize,
+    stride: usize,
+) -> Result<NodeId, EngineError> {
+    let h = b.conv2d(&format!("{name}.conv1"), from, channels, Window::square(3, stride, 1))?;
+    let h = b.batch_norm(&format!("{name}.bn1"), h)?;
+    let h = b.relu(h)?;
+    let h = b.conv2d(&format!("{name}.conv2"), h, channels, Window::square(3, 1, 1))?;
+    let h = b.batch_norm(&format!("{name}.bn2"), h)?;
+    let shortcut = if stride == 1 {
+        from
+    } else {
+        let window = Window::square(1, stride, 0);
+        let s = b.conv2d(&format!("{name}.downsample.0"), from, channels, window)?;
+        b.batch_norm(&format!("{name}.downsample.1"), s)?
+    };
+    let h = b.add(h, shortcut)?;
+    b.relu(h)
+}
+
+fn residual(height: usize, width: usize, channels: usize, more: usize) -> Built {
+    let mut b = image(height, width, 3);
+    let h = b.conv2d("conv1", b.input(), channels, Window::square(3, 1, 1))?;
+    let h = b.batch_norm("bn1", h)?;
+    let h = b.relu(h)?;
+    let h = basic_block(&mut b, "layer1.0", h, channels, 1)?;
+    let h = basic_block(&mut b, "layer2.0", h, more, 2)?;
+    let h = basic_block(&mut b, "layer2.1", h, more, 1)?;
+    classify(b, h, 10)
+}
+
+fn wide_block(
+    b: &mut NetworkBuilder,
+    name: &str,
+    from: NodeId,
+    channels: usize,
+    stride: usize,
+    project: bool,
+) -> Result<NodeId, EngineError> {
+    let o = b.batch_norm(&format!("{name}.bn1"), from)?;
+    let o = b.relu(o)?;
+    let h = b.conv2d(&format!("{name}.conv1"), o, channels, Window::square(3, stride, 1))?;
+    let h = b.batch_norm(&format!("{name}.bn2"), h)?;
+    let h = b.relu(h)?;
+    let h = b.conv2d(&format!("{name}.conv2"), h, channels, Window::square(3, 1, 1))?;
+    let shortcut = if project {
+        b.conv2d(&format!("{name}.shortcut"), o, channels, Window::square(1, stride, 0))?
+    } else {
+        from
+    };
+    b.add(h, shortcut)
+}
+
+fn wide_residual() -> Built {
+    let mut b = image(8, 8, 3);
+    let h = b.conv2d("conv1", b.input(), 16, Window::square(3, 1, 1))?;
+    let h = wide_block(&mut b, "block1.0", h, 24, 1, true)?;
+    let h = wide_block(&mut b, "block1.1", h, 24, 1, false)?;
+    let h = wide_block(&mut b, "block2.0", h, 32, 2, true)?;
+    let h = b.batch_norm("bn", h)?;
+    let h = b.relu(h)?;
+    classify(b, h, 10)
+}
+
+fn bottleneck() -> Built {
+    let mut b = image(23, 21, 3);
+    let h = b.conv2d("conv1", b.input(), 16, Window::square(7, 2, 3))?;
+    let h = b.batch_norm("bn1", h)?;
+    let h = b.relu(h)?;
+    let h = b.max_pool(h, Window::square(3, 2, 1))?;
+    let from = h;
+    let h = b.conv2d("layer1.conv1", h, 8, Window::square(1, 1, 0))?;
+    let h = b.batch_norm("layer1.bn1", h)?;
+    let h = b.relu(h)?;
+    let h = b.conv2d("layer1.conv2", h, 8, Window::square(3, 1, 1))?;
+    let h = b.batch_norm("layer1.bn2", h)?;
+    let h = b.relu(h)?;
+    let h = b.conv2d("layer1.conv3", h, 32, Window::square(1, 1, 0))?;
+    let h = b.batch_norm("layer1.bn3", h)?;
+    let s = b.conv2d("layer1.downsample.0", from, 32, Window::square(1, 1, 0))?;
+    let s = b.batch_norm("layer1.downsample.1", s)?;
+    let h = b.add(s, h)?;
+    let h = b.relu(h)?;
+    classify(b, h, 10)
+}
+
+fn lenet() -> Built {
+    let mut b = image(28, 28, 1);
+    let h = b.conv2d_with("conv1", b.input(), 6, Window::square(5, 1, 2), true)?;
+    let h = b.tanh(h)?;
+    let h = b.max_pool(h, Window::square(2, 2, 0))?;
+    let h = b.conv2d_with("conv2", h, 16, Window::square(5, 1, 0), true)?;
+    let h = b.relu(h)?;
+    let h = b.max_pool(h, Window::square(2, 2, 0))?;
+    let h = b.linear("fc1", h, 120)?;
+    let h = b.relu(h)?;
+    let h = b.linear("fc2", h, 84)?;
+    let h = b.relu(h)?;
+    let out = b.linear("fc3", h, 10)?;
+    b.finish(out, Loss::cross_entropy())
+}
+
+fn mlp(inputs: usize, widths: &[usize], outputs: usize, loss: Loss) -> Built {
+    let mut b = NetworkBuilder::new(inputs);
+    let mut h = b.input();
+    for (i, width) in widths.iter().enumerate() {
+        h = b.linear(&format!("fc{i}"), h, *width)?;
+        h = if i % 2 == 0 { b.tanh(h)? } else { b.relu(h)? };
+    }
+    let out = b.linear("out", h, outputs)?;
+    b.finish(out, loss)
+}
+
+/// Norms that nothing follows, sums of sums, and an output that is not a linear layer.
+fn odd_graph() -> Built {
+    let mut b = image(5, 3, 5);
+    let h = b.conv2d_with("conv1", b.input(), 7, Window::square(3, 1, 1), true)?;
+    let n = b.batch_norm("bn1", h)?;
+    let a = b.add(n, h)?;
+    let t = b.tanh(a)?;
+    let twice = b.add(t, t)?;
+    let m = b.batch_norm("bn2", twice)?;
+    let c = b.conv2d("conv2", m, 7, Window::square(3, 1, 1))?;
+    let k = b.batch_norm("bn3", c)?;
+    let s = b.add(k, m)?;
+    let r = b.relu(s)?;
+    let out = b.global_average_pool(r)?;
+    b.finish(out, Loss::gaussian_learned(0.7))
+}
+
+/// Every case of the self test.
+pub(crate) fn cases() -> Result<Vec<Case>, EngineError> {
+    let square = Window::square;
+    let tall = Window { size: [3, 1], stride: [1, 2], padding: [1, 0] };
+    let gaussian = Loss::gaussian(0.8);
+    let list = [
+        ("convolution 3x3", convolution([8, 8, 3], 16, square(3, 1, 1), false)?, 4),
+        ("convolution 5x5 stride 2 with bias", convolution([11, 7, 5], 9, square(5, 2, 2), true)?, 3),
+        ("convolution 1x1 after 3x3", convolutions(16, 24, square(1, 1, 0))?, 5),
+        ("convolution 3x3 stride 2", convolutions(32, 64, square(3, 2, 1))?, 8),
+        ("convolution 3x1 of odd channels", convolutions(5, 7, tall)?, 2),
+        ("linear", mlp(37, &[], 1, Loss::Bernoulli)?, 19),
+        ("linear of one row", mlp(8, &[16], 3, gaussian.clone())?, 1),
+        ("perceptron, wide", mlp(200, &[64, 48, 32], 10, Loss::cross_entropy())?, 64),
+        ("perceptron, learned noise", mlp(13, &[7, 5], 2, Loss::gaussian_learned(0.5))?, 33),
+        ("lenet", lenet()?, 16),
+        ("lenet of one row", lenet()?, 1),
+        ("residual network", residual(8, 8, 16, 32)?, 16),
+        ("residual network of odd sizes", residual(7, 5, 6, 10)?, 9),
+        ("residual network of one row", residual(9, 9, 16, 16)?, 1),
+        ("wide residual network", wide_residual()?, 16),
+        ("bottleneck and max pool", bottleneck()?, 16),
+        ("sums, lone norms, open end", odd_graph()?, 12),
+    ];
+    Ok(list.into_iter().map(|(name, network, batch)| Case { name, network, batch }).collect())
+}

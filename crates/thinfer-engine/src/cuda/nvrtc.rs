@@ -1,0 +1,142 @@
+//! Kernels: compiled by NVRTC at run time, kept as cubins on disk.
+
+use std::ffi::{CStr, CString, c_char};
+use std::hash::{Hash, Hasher};
+use std::path::PathBuf;
+use std::ptr;
+
+use cudarc::nvrtc::{result, sys};
+
+use super::error::call;
+use crate::error::EngineError;
+
+/// Every kernel source, put together from its parts.
+pub(crate) mod source {
+    pub(crate) const NORM: &str = concat!(
+        include_str!("kernels/common.cuh"),
+        include_str!("kernels/tiles.cuh"),
+        include_str!("kernels/norm.cu")
+    );
+    pub(crate) const ELEMENTWISE: &str =
+        concat!(include_str!("kernels/common.cuh"), include_str!("kernels/elementwise.cu"));
+    pub(crate) const POOL: &str =
+        concat!(include_str!("kernels/common.cuh"), include_str!("kernels/pool.cu"));
+    pub(crate) const LOSS: &str =
+        concat!(include_str!("kernels/common.cuh"), include_str!("kernels/loss.cu"));
+    pub(crate) const DIRECT: &str =
+        concat!(include_str!("kernels/common.cuh"), include_str!("kernels/direct.cu"));
+}
+
+/// NVRTC's version, where the library can be loaded.
+pub(crate) fn version() -> Option<(i32, i32)> {
+    // SAFETY: only looks whether the library can be opened.
+    if !unsafe { sys::is_culib_present() } {
+        return None;
+    }
+    let (mut major, mut minor) = (0, 0);
+    // SAFETY: the library is there, and both pointers are valid for the call.
+    let status = unsafe { sys::nvrtcVersion(&raw mut major, &raw mut minor) };
+    status.result().ok().map(|()| (major, minor))
+}
+
+/// Machine code for `arch` (`sm_90`), without looking at the cache.
+pub(crate) fn compile(source: &str, defines: &[&str], arch: &str) -> Result<Vec<u8>, EngineError> {
+    let text = CString::new(source).map_err(|e| call("kernel source", e))?;
+    let mut options = vec![format!("--gpu-architecture={arch}"), "--std=c++17".to_owned()];
+    options.extend(defines.iter().map(|d| format!("-D{d}")));
+    let program = result::create_program(&text, None).map_err(|e| call("nvrtcCreateProgram", e))?;
+    let program = Program(program);
+    // SAFETY: the program was created above and lives until the end of this function.
+    let compiled = unsafe { result::compile_program(program.0, &options) };
+    if let Err(error) = compiled {
+        return Err(call("nvrtcCompileProgram", format!("{error}\n{}", program.log())));
+    }
+    let mut bytes = 0;
+    // SAFETY: the program is compiled; the size is written to a valid place.
+    unsafe { sys::nvrtcGetCUBINSize(program.0, &raw mut bytes) }
+        .result()
+        .map_err(|e| call("nvrtcGetCUBINSize", e))?;
+    let mut cubin = vec![0u8; bytes];
+    // SAFETY: the buffer has the size that NVRTC asked for.
+    unsafe { sys::nvrtcGetCUBIN(program.0, cubin.as_mut_ptr().cast::<c_char>()) }
+        .result()
+        .map_err(|e| call("nvrtcGetCUBIN", e))?;
+    Ok(cubin)
+}
+
+struct Program(sys::nvrtcProgram);
+
+impl Program {
+    fn log(&self) -> String {
+        // SAFETY: the program is alive.
+        let Ok(log) = (unsafe { result::get_program_log(self.0) }) else { return String::new() };
+        if log.is_empty() {
+            return String::new();
+        }
+        // SAFETY: NVRTC ends its log with a zero.
+        unsafe { CStr::from_ptr(log.as_ptr()) }.to_string_lossy().into_owned()
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        if !ptr::eq(self.0, ptr::null()) {
+            // SAFETY: created by NVRTC and not destroyed before. A failure leaks a little memory.
+            let _ = unsafe { result::destroy_program(self.0) };
+        }
+    }
+}
+
+/// The user's cache folder for this program; `None` where there is no home.
+pub(crate) fn cache_folder() -> Option<PathBuf> {
+    let base = match std::env::var_os("XDG_CACHE_HOME") {
+        Some(path) if !path.is_empty() => PathBuf::from(path),
+        _ => PathBuf::from(std::env::var_os("HOME")?).join(".cache"),
+    };
+    Some(base.join("thinfer"))
+}
+
+/// Machine code from the cache or the compiler. A cache that cannot be read or written costs time
+/// and nothing else, so its failures are silent.
+pub(crate) fn cubin(source: &str, defines: &[&str], arch: &str) -> Result<Vec<u8>, EngineError> {
+    let key = digest(&(source, defines, arch, version(), env!("CARGO_PKG_VERSION")));
+    let file = cache_folder().map(|f| f.join("kernels").join(format!("{key:016x}-{arch}.cubin")));
+    if let Some(bytes) = file.as_ref().and_then(|f| std::fs::read(f).ok())
+        && bytes.starts_with(b"\x7fELF")
+    {
+        return Ok(bytes);
+    }
+    let bytes = compile(source, defines, arch)?;
+    if let Some(file) = file {
+        store(&file, &bytes);
+    }
+    Ok(bytes)
+}
+
+/// Writes beside the file and renames, so that a reader never sees half of it.
+pub(crate) fn store(file: &std::path::Path, bytes: &[u8]) {
+    let Some(folder) = file.parent() else { return };
+    let beside = file.with_extension(format!("{}.part", std::process::id()));
+    let written = std::fs::create_dir_all(folder).and_then(|()| std::fs::write(&beside, bytes));
+    if written.and_then(|()| std::fs::rename(&beside, file)).is_err() {
+        let _ = std::fs::remove_file(&beside);
+    }
+}
+
+/// FNV-1a: the same in every version of the compiler, which the standard hasher does not promise.
+pub(crate) fn digest<T: Hash>(value: &T) -> u64 {
+    struct Fnv(u64);
+    impl Hasher for Fnv {
+        fn finish(&self) -> u64 {
+            self.0
+        }
+        fn write(&mut self, bytes: &[u8]) {
+            for byte in bytes {
+                self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+            }
+        }
+    }
+    let mut hasher = Fnv(0xcbf2_9ce4_8422_2325);
+    value.hash(&mut hasher);
+    hasher.finish()
+}

@@ -1,0 +1,448 @@
+//! A network compiled for one GPU, batch size and precision.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use cudarc::driver::{CudaFunction, CudaSlice, DeviceRepr, LaunchConfig, PushKernelArg};
+
+use super::Precision;
+use super::context::Gpu;
+use super::conv::{Chooser, Chosen, Problem};
+use super::dnn::{self, Desc, Direction};
+use super::error::Named;
+use super::linear::{Gemm, Product, WORKSPACE};
+use super::lower::{PlanOptions, lower};
+use super::memory::MemoryPlan;
+use super::nvrtc::source;
+use super::step::{Arg, Launch, Place, Program, Space, Step};
+use crate::error::EngineError;
+use crate::network::Network;
+
+/// Device buffers that a plan reads and writes; addresses, all aligned to 256 bytes.
+///
+/// 0 stands for a buffer that is not there, where that is allowed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DeviceIo {
+    /// The batch: rows, height, width, [`CudaPlan::input_channels`], in the activation type
+    /// (bf16, or f32 for tf32 and f32). Padding channels must be zero.
+    pub input: u64,
+    /// Class numbers as i32, or f32 values. Only for training.
+    pub targets: u64,
+    /// The parameters that the network reads, f32.
+    pub weights: u64,
+    /// The same in bf16. Only for bf16.
+    pub low: u64,
+    /// Running statistics, f32.
+    pub stats: u64,
+    /// Receives the gradient, f32. Only for training.
+    pub gradient: u64,
+    /// Four f64, added to by every batch: mean loss, right answers, batches, batches whose loss is
+    /// not finite. Only for training.
+    pub tally: u64,
+    /// Receives the mean loss of the batch as f32 at `[*step]`, or 0.
+    pub losses: u64,
+    /// A u32 with the number of the step, or 0 for step 0.
+    pub step: u64,
+}
+
+/// A network compiled for a GPU, a batch size and a precision.
+///
+/// Buffers are planned once; a call only puts work on the stream, so it can be captured. Run it
+/// once before capturing.
+pub struct CudaPlan {
+    gpu: Arc<Gpu>,
+    training: Vec<Bound>,
+    forward: usize,
+    inference: Vec<Bound>,
+    arena: CudaSlice<u8>,
+    scratch: CudaSlice<u8>,
+    counters: CudaSlice<u32>,
+    packed: CudaSlice<u8>,
+    packed_gradient: CudaSlice<u8>,
+    constants: CudaSlice<u32>,
+    workspace: CudaSlice<u8>,
+    memory: MemoryPlan,
+    options: PlanOptions,
+    output: usize,
+    outputs: usize,
+    input_channels: usize,
+}
+
+/// A step with its kernel or library plan.
+enum Bound {
+    Kernel { function: CudaFunction, config: LaunchConfig, args: Vec<Arg> },
+    Conv { chosen: Arc<Chosen>, places: [Place; 3], pack: Option<([u64; 4], Desc)> },
+    Product { gemm: Gemm, places: [Place; 3] },
+}
+
+/// Room for one argument of a kernel. CUDA reads as many bytes as the parameter has.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Slot([u64; 8]);
+
+// SAFETY: plain numbers, and the kernel's parameter is never larger than a slot.
+unsafe impl DeviceRepr for Slot {}
+
+impl CudaPlan {
+    /// Compiles `network`. Takes seconds the first time on a machine; choices are kept on disk.
+    pub fn new(
+        gpu: &Arc<Gpu>,
+        network: &Network,
+        options: PlanOptions,
+    ) -> Result<Self, EngineError> {
+        let program = lower(network, options, gpu.multiprocessors())?;
+        check_memory(gpu, network, &options, &program)?;
+        gpu.ctx.bind_to_thread().named("cuCtxSetCurrent")?;
+        let mut binder = Binder::new(gpu, &program)?;
+        let training = binder.bind(&program.training)?;
+        let inference = binder.bind(&program.inference)?;
+        let workspace = binder.workspace;
+        // Measuring needs as much memory as the plan itself: give it back first.
+        drop(binder);
+        gpu.wait()?;
+        let constants =
+            if program.constants.is_empty() { vec![0] } else { program.constants.clone() };
+        let mut memory = memory_plan(network, &options, &program);
+        memory.workspace += workspace;
+        Ok(Self {
+            training,
+            forward: program.forward,
+            inference,
+            arena: gpu.zeros(program.arena)?,
+            scratch: gpu.zeros(program.scratch)?,
+            counters: gpu.zeros(program.counters)?,
+            packed: gpu.zeros(program.packed)?,
+            packed_gradient: gpu.zeros(program.packed_gradient)?,
+            constants: gpu.upload(&constants)?,
+            workspace: gpu.zeros(workspace)?,
+            memory,
+            options,
+            output: program.output,
+            outputs: network.output_len() * options.batch,
+            input_channels: program.input_channels,
+            gpu: gpu.clone(),
+        })
+    }
+
+    /// Puts forward, loss and backward on the stream.
+    pub fn forward_backward(&mut self, io: &DeviceIo) -> Result<(), EngineError> {
+        self.run_training(io, 0, usize::MAX)
+    }
+
+    /// Puts forward and loss of training on the stream, for timing.
+    pub fn training_forward(&mut self, io: &DeviceIo) -> Result<(), EngineError> {
+        self.run_training(io, 0, self.forward)
+    }
+
+    /// Puts the way back on the stream, for timing.
+    pub fn backward(&mut self, io: &DeviceIo) -> Result<(), EngineError> {
+        self.run_training(io, self.forward, usize::MAX)
+    }
+
+    fn run_training(
+        &mut self,
+        io: &DeviceIo,
+        from: usize,
+        to: usize,
+    ) -> Result<(), EngineError> {
+        self.check(io, true)?;
+        let mut steps = std::mem::take(&mut self.training);
+        let to = to.min(steps.len());
+        let done = self.run(&mut steps[from..to], io);
+        self.training = steps;
+        done
+    }
+
+    /// Puts forward with running statistics on the stream; the result is at [`CudaPlan::output`].
+    pub fn forward(&mut self, io: &DeviceIo) -> Result<(), EngineError> {
+        self.check(io, false)?;
+        let mut steps = std::mem::take(&mut self.inference);
+        let done = self.run(&mut steps, io);
+        self.inference = steps;
+        done
+    }
+
+    /// The address of the output: batch by outputs, f32.
+    pub fn output(&self) -> u64 {
+        self.gpu.address(&self.arena) + self.output as u64
+    }
+
+    /// Waits and copies the output to the host.
+    pub fn read_output(&self) -> Result<Vec<f32>, EngineError> {
+        let bytes = self.outputs * 4;
+        let view = self.arena.slice(self.output..self.output + bytes);
+        let raw: Vec<u8> = self.gpu.stream.clone_dtoh(&view).named("cuMemcpyDtoH")?;
+        self.gpu.wait()?;
+        let value = |b: &[u8]| f32::from_le_bytes([b[0], b[1], b[2], b[3]]);
+        Ok(raw.chunks_exact(4).map(value).collect())
+    }
+
+    /// Channels that the batch must have: the network's, padded where that is faster.
+    pub fn input_channels(&self) -> usize {
+        self.input_channels
+    }
+
+    /// How the plan was made.
+    pub fn options(&self) -> &PlanOptions {
+        &self.options
+    }
+
+    /// Where the device memory goes.
+    pub fn memory_plan(&self) -> MemoryPlan {
+        self.memory
+    }
+
+    /// Bytes of device memory that the plan holds.
+    pub fn bytes(&self) -> usize {
+        self.memory.total() - self.memory.weights - self.memory.state
+    }
+
+    fn check(&self, io: &DeviceIo, training: bool) -> Result<(), EngineError> {
+        let low = self.options.precision == Precision::Bf16;
+        let mut needed = vec![("input", io.input), ("weights", io.weights)];
+        if low {
+            needed.push(("low", io.low));
+        }
+        if training {
+            let more = [("targets", io.targets), ("gradient", io.gradient), ("tally", io.tally)];
+            needed.extend(more);
+        }
+        for (name, address) in needed {
+            if address == 0 || !address.is_multiple_of(256) {
+                return Err(EngineError::Cuda {
+                    call: format!("the buffer `{name}`"),
+                    problem: "is missing or not aligned to 256 bytes".into(),
+                });
+            }
+        }
+        if training && self.training.is_empty() {
+            return Err(EngineError::Cuda {
+                call: "forward_backward".into(),
+                problem: "the plan was made without gradients".into(),
+            });
+        }
+        Ok(())
+    }
+
+    fn address(&self, place: Place, io: &DeviceIo) -> u64 {
+        let base = match place.space {
+            Space::Nothing => return 0,
+            Space::Arena => self.gpu.address(&self.arena),
+            Space::Scratch => self.gpu.address(&self.scratch),
+            Space::Counters => self.gpu.address(&self.counters),
+            Space::Packed => self.gpu.address(&self.packed),
+            Space::PackedGradient => self.gpu.address(&self.packed_gradient),
+            Space::Constants => self.gpu.address(&self.constants),
+            Space::Input => io.input,
+            Space::Targets => io.targets,
+            Space::Weights => io.weights,
+            Space::Low => io.low,
+            Space::Stats => io.stats,
+            Space::Gradient => io.gradient,
+            Space::Tally => io.tally,
+            Space::Losses => io.losses,
+            Space::Step => io.step,
+        };
+        if base == 0 { 0 } else { base + place.offset as u64 }
+    }
+
+    fn run(&self, steps: &mut [Bound], io: &DeviceIo) -> Result<(), EngineError> {
+        self.gpu.ctx.bind_to_thread().named("cuCtxSetCurrent")?;
+        let workspace = self.gpu.address(&self.workspace);
+        for step in steps {
+            match step {
+                Bound::Kernel { function, config, args } => {
+                    let slots: Vec<Slot> = args.iter().map(|a| self.slot(a, io)).collect();
+                    let mut builder = self.gpu.stream.launch_builder(function);
+                    for slot in &slots {
+                        builder.arg(slot);
+                    }
+                    // SAFETY: lowering gave the kernel the arguments of its signature and sizes
+                    // that stay inside the buffers.
+                    unsafe { builder.launch(*config) }.named("cuLaunchKernel")?;
+                }
+                Bound::Conv { chosen, places, pack } => {
+                    let [x, w, y] = places.map(|p| self.address(p, io));
+                    let key = [x, w, y, workspace];
+                    if pack.as_ref().is_none_or(|(known, _)| *known != key) {
+                        *pack = Some((key, dnn::pack([x, w, y], workspace)?));
+                    }
+                    if let Some((_, pack)) = pack {
+                        chosen.run(&self.gpu, pack)?;
+                    }
+                }
+                Bound::Product { gemm, places } => {
+                    gemm.run(&self.gpu, places.map(|p| self.address(p, io)), workspace)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn slot(&self, arg: &Arg, io: &DeviceIo) -> Slot {
+        let mut slot = Slot([0; 8]);
+        match arg {
+            Arg::At(place) => slot.0[0] = self.address(*place, io),
+            Arg::U32(value) => slot.0[0] = u64::from(*value),
+            Arg::F32(value) => slot.0[0] = u64::from(value.to_bits()),
+            Arg::Words(words) => {
+                for (i, word) in words.iter().enumerate() {
+                    slot.0[i / 2] |= u64::from(*word) << (32 * (i % 2));
+                }
+            }
+        }
+        slot
+    }
+}
+
+/// Gives steps their kernels and library plans.
+struct Binder<'a> {
+    gpu: &'a Gpu,
+    chooser: Chooser<'a>,
+    workspace: usize,
+}
+
+impl<'a> Binder<'a> {
+    fn new(gpu: &'a Gpu, program: &Program) -> Result<Self, EngineError> {
+        let steps = program.training.iter().chain(&program.inference);
+        let problems: BTreeSet<Problem> = steps
+            .filter_map(|s| match s {
+                Step::Conv(problem, _) => Some(*problem),
+                _ => None,
+            })
+            .collect();
+        let problems: Vec<Problem> = problems.into_iter().collect();
+        Ok(Self { gpu, chooser: Chooser::new(gpu, &problems)?, workspace: WORKSPACE })
+    }
+
+    fn bind(&mut self, steps: &[Step]) -> Result<Vec<Bound>, EngineError> {
+        steps.iter().map(|step| self.bind_one(step)).collect()
+    }
+
+    fn bind_one(&mut self, step: &Step) -> Result<Bound, EngineError> {
+        match step {
+            Step::Kernel(launch) => self.kernel(launch),
+            Step::Conv(problem, places) => match self.chooser.choose(*problem)? {
+                Some(chosen) => {
+                    self.workspace = self.workspace.max(chosen.workspace);
+                    Ok(Bound::Conv { chosen, places: *places, pack: None })
+                }
+                None => self.kernel(&direct_convolution(problem, *places)),
+            },
+            Step::Product(product, places) => match Gemm::new(self.gpu, product) {
+                Ok(gemm) => Ok(Bound::Product { gemm, places: *places }),
+                Err(_) => self.kernel(&direct_product(product, *places)),
+            },
+        }
+    }
+
+    fn kernel(&self, launch: &Launch) -> Result<Bound, EngineError> {
+        let function = self.gpu.function(launch.source, launch.entry, &launch.defines)?;
+        let config = LaunchConfig {
+            grid_dim: (launch.grid[0], launch.grid[1], 1),
+            block_dim: (launch.block, 1, 1),
+            shared_mem_bytes: 0,
+        };
+        Ok(Bound::Kernel { function, config, args: launch.args.clone() })
+    }
+}
+
+/// The plain kernel for a convolution that cuDNN has no engine for.
+fn direct_convolution(problem: &Problem, places: [Place; 3]) -> Launch {
+    let g = &problem.geometry;
+    let words = [
+        g.input[0], g.input[2], g.input[3], g.input[1], g.output[2], g.output[3], g.output[1],
+        g.filter[2], g.filter[3], g.stride[0], g.stride[1], g.padding[0], g.padding[1],
+    ];
+    direct(problem.direction, problem.precision, false, words, places)
+}
+
+/// The plain kernel for a product that cuBLASLt refuses: a convolution over one pixel.
+fn direct_product(p: &Product, places: [Place; 3]) -> Launch {
+    let words = [p.rows, 1, 1, p.inputs, 1, 1, p.outputs, 1, 1, 1, 1, 0, 0];
+    let [left, right, to] = places;
+    // Products name left and right; convolutions input, filter and output.
+    let places = match p.direction {
+        Direction::Forward => [right, left, to],
+        Direction::Data => [to, left, right],
+        Direction::Filter => [left, to, right],
+    };
+    direct(p.direction, p.precision, p.wide, words, places)
+}
+
+fn direct(
+    direction: Direction,
+    precision: Precision,
+    wide: bool,
+    words: [usize; 13],
+    places: [Place; 3],
+) -> Launch {
+    let [images, height, width, channels, out_height, out_width, out, kh, kw, ..] = words;
+    let (entry, threads) = match direction {
+        Direction::Forward => ("direct_forward", images * out_height * out_width * out),
+        Direction::Data => ("direct_data", images * height * width * channels),
+        Direction::Filter => ("direct_filter", 32 * out * kh * kw * channels),
+    };
+    let mut defines = Vec::new();
+    if precision == Precision::Bf16 {
+        defines.push("ACT_BF16");
+    }
+    if wide {
+        defines.push("OUT_F32");
+    }
+    let mut args = places.map(Arg::At).to_vec();
+    args.push(Arg::Words(words.iter().map(|w| *w as u32).collect()));
+    let blocks = threads.div_ceil(256).clamp(1, 1 << 16) as u32;
+    Launch { source: source::DIRECT, entry, defines, grid: [blocks, 1], block: 256, args }
+}
+
+/// The memory of a lowered network, without the libraries' work space.
+fn memory_plan(network: &Network, options: &PlanOptions, program: &Program) -> MemoryPlan {
+    let low = if options.precision == Precision::Bf16 { 2 } else { 0 };
+    let gradient = if options.training { 4 } else { 0 };
+    MemoryPlan {
+        weights: network.params().len() * (4 + low + gradient) + network.stats().len() * 4,
+        state: 0,
+        activations: program.activations,
+        gradients: program.arena - program.activations,
+        workspace: program.scratch
+            + program.packed
+            + program.packed_gradient
+            + 4 * (program.counters + program.constants.len()),
+    }
+}
+
+/// Stops with the memory plan and the largest batch that fits where this one does not.
+fn check_memory(
+    gpu: &Gpu,
+    network: &Network,
+    options: &PlanOptions,
+    program: &Program,
+) -> Result<(), EngineError> {
+    let (free, _) = gpu.memory()?;
+    let own = |plan: &MemoryPlan| plan.total() - plan.weights + WORKSPACE;
+    let plan = memory_plan(network, options, program);
+    if own(&plan) <= free {
+        return Ok(());
+    }
+    let fits = |batch: usize| {
+        let options = PlanOptions { batch, ..*options };
+        lower(network, options, gpu.multiprocessors())
+            .is_ok_and(|program| own(&memory_plan(network, &options, &program)) <= free)
+    };
+    let (mut fitting, mut failing) = (0, options.batch);
+    while failing - fitting > 1 {
+        let middle = fitting + (failing - fitting) / 2;
+        if fits(middle) {
+            fitting = middle;
+        } else {
+            failing = middle;
+        }
+    }
+    Err(EngineError::DeviceMemory { plan, free, batch: options.batch, largest_batch: fitting })
+}
+
+/// The memory that a plan would need, without a GPU and without the libraries' work space.
+pub fn plan_memory(network: &Network, options: PlanOptions) -> Result<MemoryPlan, EngineError> {
+    Ok(memory_plan(network, &options, &lower(network, options, 132)?))
+}

@@ -1,0 +1,271 @@
+//! The same networks on the CPU and on a GPU: outputs, losses, gradients and running statistics.
+
+use std::sync::Arc;
+
+use super::context::Gpu;
+use super::lower::PlanOptions;
+use super::networks::{Case, cases};
+use super::plan::{CudaPlan, DeviceIo};
+use super::Precision;
+use crate::arena::Arena;
+use crate::dataset::Dataset;
+use crate::error::EngineError;
+use crate::network::Network;
+use crate::noise::{Key, Stream};
+use crate::ops::loss::Loss;
+use crate::param::Role;
+use crate::plan::Plan;
+
+/// One line of the self test.
+#[derive(Clone, Debug)]
+pub struct Check {
+    /// What was compared.
+    pub name: String,
+    /// In which arithmetic.
+    pub precision: Precision,
+    /// The largest difference, as a part of the largest value of the same tensor.
+    pub worst: f64,
+    /// What is allowed.
+    pub limit: f64,
+    /// Whether `worst` is within `limit`.
+    pub passed: bool,
+}
+
+/// f32: what different orders of summation give. tf32 rounds operands to 11 bits (5e-4) and bf16
+/// everything between layers to 8 bits (4e-3), and a handful of layers stand behind one another.
+fn limit(precision: Precision) -> f64 {
+    match precision {
+        Precision::F32 => 1e-4,
+        Precision::Tf32 => 5e-3,
+        Precision::Bf16 => 2e-2,
+    }
+}
+
+/// Compares every operation and whole networks with the CPU, in every precision.
+pub fn selftest(gpu: &Arc<Gpu>) -> Result<Vec<Check>, EngineError> {
+    let mut checks = Vec::new();
+    for precision in [Precision::F32, Precision::Tf32, Precision::Bf16] {
+        for case in cases()? {
+            checks.extend(compare(gpu, &case, precision)?);
+        }
+    }
+    Ok(checks)
+}
+
+/// Rounds to bf16, to the nearest and ties to even, as the GPU does.
+fn round_bf16(value: f32) -> u16 {
+    let bits = value.to_bits();
+    ((bits + 0x7fff + ((bits >> 16) & 1)) >> 16) as u16
+}
+
+fn widen_bf16(bits: u16) -> f32 {
+    f32::from_bits(u32::from(bits) << 16)
+}
+
+/// Values as they lie on the device in a precision.
+pub(super) fn encode(values: &[f32], precision: Precision) -> Vec<u8> {
+    match precision {
+        Precision::Bf16 => values.iter().flat_map(|v| round_bf16(*v).to_le_bytes()).collect(),
+        Precision::Tf32 | Precision::F32 => values.iter().flat_map(|v| v.to_le_bytes()).collect(),
+    }
+}
+
+/// What both devices get.
+pub(super) struct Setting {
+    pub(super) weights: Vec<f32>,
+    pub(super) stats: Vec<f32>,
+    inputs: Vec<f32>,
+    targets: Vec<f32>,
+}
+
+impl Setting {
+    /// Random weights of the usual size and random data; what bf16 would round is rounded for
+    /// both, so that only the arithmetic differs.
+    pub(super) fn new(network: &Network, batch: usize, precision: Precision) -> Self {
+        let random = |n: usize, seed: u64| {
+            let mut values = vec![0.0; n];
+            Key::new(seed, 0, Stream::Initial).normals(0, 0, &mut values);
+            values
+        };
+        let mut weights = random(network.params().len(), 1);
+        for param in network.params() {
+            let (base, scale) = match param.role {
+                Role::ConvWeight | Role::LinearWeight => (0.0, (2.0 / param.fan_in() as f32).sqrt()),
+                Role::NormScale => (1.0, 0.2),
+                _ => (0.0, 0.2),
+            };
+            for value in &mut weights[param.range()] {
+                *value = base + scale * *value;
+                if precision == Precision::Bf16 && param.role.is_weight() {
+                    *value = widen_bf16(round_bf16(*value));
+                }
+            }
+        }
+        let mut stats = random(network.stats().len(), 2);
+        for param in network.stats() {
+            for value in &mut stats[param.range()] {
+                *value = if param.role == Role::RunningVariance {
+                    1.0 + 0.2 * value.abs()
+                } else {
+                    0.2 * *value
+                };
+            }
+        }
+        let mut inputs = random(batch * network.input_len(), 3);
+        if precision == Precision::Bf16 {
+            inputs.iter_mut().for_each(|v| *v = widen_bf16(round_bf16(*v)));
+        }
+        let outputs = network.output_len();
+        let noise = random(batch * outputs, 4);
+        let targets = (0..batch * network.loss().target_len(outputs))
+            .map(|i| match network.loss() {
+                Loss::Gaussian { .. } => noise[i],
+                Loss::Bernoulli => (i % 2) as f32,
+                Loss::CrossEntropy { .. } => (i * 7 % outputs) as f32,
+            })
+            .collect();
+        Self { weights, stats, inputs, targets }
+    }
+
+    /// The batch as the plan wants it, with padded channels.
+    pub(super) fn batch(&self, network: &Network, channels: usize, precision: Precision) -> Vec<u8> {
+        let own = network.nodes()[0].shape.channels;
+        if own == channels {
+            return encode(&self.inputs, precision);
+        }
+        let mut padded = Vec::with_capacity(self.inputs.len() / own * channels);
+        for pixel in self.inputs.chunks_exact(own) {
+            padded.extend_from_slice(pixel);
+            padded.resize(padded.len() + channels - own, 0.0);
+        }
+        encode(&padded, precision)
+    }
+
+    pub(super) fn targets(&self, network: &Network) -> Vec<u8> {
+        let classes = matches!(network.loss(), Loss::CrossEntropy { .. });
+        let bytes = |v: &f32| if classes { (*v as i32).to_le_bytes() } else { v.to_le_bytes() };
+        self.targets.iter().flat_map(bytes).collect()
+    }
+}
+
+/// What a device made of a setting.
+struct Outcome {
+    loss: f64,
+    gradient: Vec<f32>,
+    stats: Vec<f32>,
+    inference: Vec<f32>,
+}
+
+fn on_cpu(network: &Network, setting: &Setting, batch: usize) -> Result<Outcome, EngineError> {
+    let width = network.loss().target_len(network.output_len());
+    let data = Dataset::new(
+        network.input_len(),
+        width,
+        setting.inputs.clone(),
+        setting.targets.clone(),
+    )?;
+    let mut arena = Arena::new(network, 0);
+    arena.set_weights(&setting.weights)?;
+    arena.set_stats(&setting.stats)?;
+    let mut plan = Plan::new(network, batch)?;
+    let mut inference = vec![0.0; batch * network.output_len()];
+    plan.forward(&setting.weights, &setting.stats, &data, 0..batch, &mut inference)?;
+    let rows: Vec<u32> = (0..batch as u32).collect();
+    let loss = plan.gradient(&mut arena, &data, &rows)?;
+    let (gradient, stats) = (arena.gradient().to_vec(), arena.stats().to_vec());
+    Ok(Outcome { loss, gradient, stats, inference })
+}
+
+/// Runs twice; the second time must give the same bits.
+fn on_gpu(
+    gpu: &Arc<Gpu>,
+    network: &Network,
+    setting: &Setting,
+    options: PlanOptions,
+) -> Result<(Outcome, bool), EngineError> {
+    let mut plan = CudaPlan::new(gpu, network, options)?;
+    let precision = options.precision;
+    let input = gpu.upload(&setting.batch(network, plan.input_channels(), precision))?;
+    let targets = gpu.upload(&setting.targets(network))?;
+    let weights = gpu.upload(&setting.weights)?;
+    let low = gpu.upload(&encode(&setting.weights, Precision::Bf16))?;
+    let stats = gpu.upload(if setting.stats.is_empty() { &[0.0] } else { &setting.stats[..] })?;
+    // Poisoned, so that an element which is not written shows.
+    let gradient = gpu.upload(&vec![f32::NAN; network.params().len()])?;
+    let tally = gpu.zeros::<f64>(4)?;
+    let io = DeviceIo {
+        input: gpu.address(&input),
+        targets: gpu.address(&targets),
+        weights: gpu.address(&weights),
+        low: gpu.address(&low),
+        stats: gpu.address(&stats),
+        gradient: gpu.address(&gradient),
+        tally: gpu.address(&tally),
+        losses: 0,
+        step: 0,
+    };
+    plan.forward(&io)?;
+    let inference = plan.read_output()?;
+    plan.forward_backward(&io)?;
+    let first = gpu.download(&gradient)?;
+    let loss = gpu.download(&tally)?[0];
+    let mut after = gpu.download(&stats)?;
+    after.truncate(setting.stats.len());
+    plan.forward_backward(&io)?;
+    let second = gpu.download(&gradient)?;
+    let same = first.iter().zip(&second).all(|(a, b)| a.to_bits() == b.to_bits());
+    Ok((Outcome { loss, gradient: first, stats: after, inference }, same))
+}
+
+/// The largest difference as a part of the largest value, or of `floor` where that is larger.
+fn worst(got: &[f32], expected: &[f32], floor: f64) -> f64 {
+    let largest = expected.iter().fold(floor, |m, v| m.max(f64::from(v.abs())));
+    let difference = |(a, b): (&f32, &f32)| {
+        let d = f64::from((a - b).abs());
+        if d.is_finite() { d } else { f64::INFINITY }
+    };
+    got.iter().zip(expected).map(difference).fold(0.0, f64::max) / largest.max(f64::MIN_POSITIVE)
+}
+
+fn compare(
+    gpu: &Arc<Gpu>,
+    case: &Case,
+    precision: Precision,
+) -> Result<Vec<Check>, EngineError> {
+    let Case { name, network, batch } = case;
+    let setting = Setting::new(network, *batch, precision);
+    let expected = on_cpu(network, &setting, *batch)?;
+    let deterministic = true;
+    let options = PlanOptions { batch: *batch, precision, deterministic, training: true };
+    let (got, same) = on_gpu(gpu, network, &setting, options)?;
+    let limit = limit(precision);
+    let check = |what: &str, worst: f64, limit: f64| Check {
+        name: format!("{name}: {what}"),
+        precision,
+        worst,
+        limit,
+        passed: worst <= limit,
+    };
+    let loss = (got.loss - expected.loss).abs() / expected.loss.abs().max(1e-3);
+    let mut checks = vec![
+        check("inference", worst(&got.inference, &expected.inference, 0.0), limit),
+        check("loss", if loss.is_finite() { loss } else { f64::INFINITY }, limit),
+    ];
+    // A bias in front of a batch norm has no gradient but rounding, so a tensor is measured
+    // against a part of the largest gradient at least.
+    let largest = expected.gradient.iter().fold(0.0, |m: f64, v| m.max(f64::from(v.abs())));
+    let mut most = (0.0, "");
+    for param in network.params() {
+        let range = param.range();
+        let w = worst(&got.gradient[range.clone()], &expected.gradient[range], 1e-2 * largest);
+        if w >= most.0 {
+            most = (w, &param.name);
+        }
+    }
+    checks.push(check(&format!("gradient (worst {})", most.1), most.0, limit));
+    if !setting.stats.is_empty() {
+        checks.push(check("running statistics", worst(&got.stats, &expected.stats, 0.0), limit));
+    }
+    checks.push(check("same bits twice", f64::from(u8::from(!same)), 0.0));
+    Ok(checks)
+}

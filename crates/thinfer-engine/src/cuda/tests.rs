@@ -1,0 +1,126 @@
+use std::collections::BTreeSet;
+
+use rayon::prelude::*;
+
+use super::lower::lower;
+use super::networks::cases;
+use super::nvrtc::{self, source};
+use super::step::{Program, Space, Step};
+use super::{PlanOptions, Precision};
+
+const PRECISIONS: [Precision; 3] = [Precision::F32, Precision::Tf32, Precision::Bf16];
+
+fn options(batch: usize, precision: Precision, training: bool) -> PlanOptions {
+    PlanOptions { batch, precision, deterministic: true, training }
+}
+
+fn entries(steps: &[Step]) -> Vec<&'static str> {
+    let name = |s: &Step| match s {
+        Step::Kernel(launch) => launch.entry,
+        Step::Conv(..) => "conv",
+        Step::Product(..) => "product",
+    };
+    steps.iter().map(name).collect()
+}
+
+fn lowered(name: &str, training: bool) -> Program {
+    let case = cases().unwrap().into_iter().find(|c| c.name == name).unwrap();
+    lower(&case.network, options(case.batch, Precision::Bf16, training), 132).unwrap()
+}
+
+#[test]
+fn a_residual_network_runs_in_few_launches() {
+    let program = lowered("residual network", true);
+    let count = |name: &str| entries(&program.training).iter().filter(|e| **e == name).count();
+    // Norms: 1 + 2 + 3 + 2; the shortcut's has its statistics but shares a pass.
+    assert_eq!(count("norm_stats"), 8);
+    assert_eq!(count("norm_apply"), 7);
+    assert_eq!(count("norm_reduce"), 8);
+    assert_eq!(count("norm_dx"), 8);
+    // Forward, filter, and data for all but the first.
+    assert_eq!(count("conv"), 8 + 8 + 7);
+    // Nothing is added by a kernel of its own.
+    assert_eq!(count("sum_two"), 0);
+    assert_eq!(count("curve_forward") + count("curve_backward"), 0);
+    assert_eq!(count("unpack_gradients"), 1);
+}
+
+#[test]
+fn a_wide_residual_network_makes_its_sums_in_the_norms() {
+    let program = lowered("wide residual network", true);
+    let count = |name: &str| entries(&program.training).iter().filter(|e| **e == name).count();
+    assert_eq!(count("sum_two"), 0);
+    assert_eq!(entries(&program.inference).iter().filter(|e| **e == "sum_two").count(), 3);
+}
+
+#[test]
+fn inference_alone_needs_less_memory() {
+    for name in ["residual network", "wide residual network", "bottleneck and max pool"] {
+        let (with, without) = (lowered(name, true), lowered(name, false));
+        assert!(without.training.is_empty());
+        assert!(without.arena < with.arena / 2, "{name}: {} {}", without.arena, with.arena);
+    }
+}
+
+/// Every place that a step names lies inside its buffer.
+#[test]
+fn places_are_inside_their_buffers() {
+    for case in cases().unwrap() {
+        for precision in PRECISIONS {
+            let p = lower(&case.network, options(case.batch, precision, true), 132).unwrap();
+            for step in p.training.iter().chain(&p.inference) {
+                let places = match step {
+                    Step::Conv(problem, places) => {
+                        for (place, bytes) in places.iter().zip(problem.bytes()) {
+                            let size = match place.space {
+                                Space::Arena => p.arena,
+                                Space::Packed => p.packed,
+                                Space::PackedGradient => p.packed_gradient,
+                                _ => continue,
+                            };
+                            assert!(place.offset + bytes <= size, "{} {place:?}", case.name);
+                            assert!(place.offset.is_multiple_of(16));
+                        }
+                        places.to_vec()
+                    }
+                    Step::Product(_, places) => places.to_vec(),
+                    Step::Kernel(_) => continue,
+                };
+                assert!(places.iter().all(|p| p.space != Space::Nothing), "{}", case.name);
+            }
+        }
+    }
+}
+
+/// Every kernel that any case uses, and the plain ones that stand in for the libraries.
+#[test]
+#[expect(clippy::print_stderr, reason = "a skipped test must say so")]
+fn every_kernel_compiles_for_ampere_and_hopper() {
+    let Some((major, minor)) = nvrtc::version() else {
+        eprintln!("skipped: libnvrtc cannot be loaded; put its folder on LD_LIBRARY_PATH");
+        return;
+    };
+    let mut variants = BTreeSet::new();
+    for case in cases().unwrap() {
+        for precision in PRECISIONS {
+            let p = lower(&case.network, options(case.batch, precision, true), 132).unwrap();
+            for step in p.training.iter().chain(&p.inference) {
+                if let Step::Kernel(l) = step {
+                    variants.insert((l.source, l.defines.clone()));
+                }
+            }
+        }
+    }
+    for act in [vec![], vec!["ACT_BF16"]] {
+        for wide in [vec![], vec!["OUT_F32"]] {
+            variants.insert((source::DIRECT, [act.clone(), wide].concat()));
+        }
+    }
+    let jobs: Vec<_> =
+        variants.iter().flat_map(|v| ["sm_80", "sm_90"].map(|arch| (v, arch))).collect();
+    eprintln!("NVRTC {major}.{minor}: {} variants", jobs.len());
+    jobs.par_iter().for_each(|((source, defines), arch)| {
+        let code = nvrtc::compile(source, defines, arch);
+        assert!(code.is_ok(), "{defines:?} for {arch}: {}", code.unwrap_err());
+    });
+}
