@@ -3,7 +3,7 @@
 //! `cargo run --release -p thinfer-engine --example cuda_check`
 #![expect(clippy::print_stdout, reason = "a report is what this program is for")]
 
-use thinfer_engine::cuda::{Gpu, PlanOptions, Precision, probe, selftest, time_plan};
+use thinfer_engine::cuda::{Gpu, PlanOptions, Precision, probe, profile_plan, selftest, time_plan};
 use thinfer_engine::{EngineError, Loss, Network, NetworkBuilder, NodeId, Shape, Window};
 
 fn main() -> Result<(), EngineError> {
@@ -14,6 +14,30 @@ fn main() -> Result<(), EngineError> {
     }
     let gpu = Gpu::open(0)?;
     println!("{} {}", gpu.name(), gpu.arch());
+    if std::env::args().nth(1).as_deref() == Some("profile") {
+        for (name, network) in [("resnet18", resnet18()?), ("wrn-28-10", wrn(28, 10)?)] {
+            let options = PlanOptions {
+                batch: 128,
+                precision: Precision::Bf16,
+                deterministic: false,
+                training: true,
+            };
+            let steps = profile_plan(&gpu, &network, options)?;
+            let mut sums = std::collections::BTreeMap::<String, (f64, usize)>::new();
+            for (step, us) in &steps {
+                let sum = sums.entry(step.clone()).or_default();
+                *sum = (sum.0 + us, sum.1 + 1);
+            }
+            let mut sums: Vec<_> = sums.into_iter().collect();
+            sums.sort_by(|a, b| b.1.0.total_cmp(&a.1.0));
+            let total: f64 = steps.iter().map(|s| s.1).sum();
+            println!("{name}: {} steps, {total:.0} us one by one", steps.len());
+            for (step, (us, count)) in sums {
+                println!("{us:9.1} us {count:4} x {:7.2}  {step}", us / count as f64);
+            }
+        }
+        return Ok(());
+    }
     if std::env::args().nth(1).as_deref() != Some("time") {
         let checks = selftest(&gpu)?;
         for c in &checks {

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use cudarc::driver::CudaGraph;
 use cudarc::driver::sys::{CUevent_flags, CUgraphInstantiate_flags, CUstreamCaptureMode};
 
+use super::Precision;
 use super::context::Gpu;
 use super::error::{Named, call};
 use super::lower::PlanOptions;
 use super::plan::{CudaPlan, DeviceIo};
 use super::selftest::{Setting, encode};
-use super::Precision;
 use crate::error::EngineError;
 use crate::network::Network;
 
@@ -38,12 +38,28 @@ pub fn time_plan(
     options: PlanOptions,
 ) -> Result<Timing, EngineError> {
     let started = std::time::Instant::now();
+    let mut timing = Timing::default();
+    with_random_batch(gpu, network, options, |plan, io| {
+        timing.planning = started.elapsed().as_secs_f64();
+        timing.both = replay(gpu, || plan.forward_backward(io))?;
+        timing.forward = replay(gpu, || plan.training_forward(io))?;
+        timing.backward = replay(gpu, || plan.backward(io))?;
+        Ok(())
+    })?;
+    Ok(timing)
+}
+
+/// Makes a plan and buffers with random numbers, and gives both to `work`.
+fn with_random_batch(
+    gpu: &Arc<Gpu>,
+    network: &Network,
+    options: PlanOptions,
+    work: impl FnOnce(&mut CudaPlan, &DeviceIo) -> Result<(), EngineError>,
+) -> Result<(), EngineError> {
     let mut plan = CudaPlan::new(gpu, network, options)?;
     gpu.wait()?;
-    let planning = started.elapsed().as_secs_f64();
     let setting = Setting::new(network, options.batch, options.precision);
-    let input =
-        gpu.upload(&setting.batch(network, plan.input_channels(), options.precision))?;
+    let input = gpu.upload(&setting.batch(network, plan.input_channels(), options.precision))?;
     let targets = gpu.upload(&setting.targets(network))?;
     let weights = gpu.upload(&setting.weights)?;
     let low = gpu.upload(&encode(&setting.weights, Precision::Bf16))?;
@@ -61,10 +77,24 @@ pub fn time_plan(
         losses: 0,
         step: 0,
     };
-    let both = replay(gpu, || plan.forward_backward(&io))?;
-    let forward = replay(gpu, || plan.training_forward(&io))?;
-    let backward = replay(gpu, || plan.backward(&io))?;
-    Ok(Timing { forward, backward, both, planning })
+    work(&mut plan, &io)
+}
+
+/// Microseconds of each step of a plan, run by itself in a graph of [`REPLAYS`] repetitions.
+pub fn profile_plan(
+    gpu: &Arc<Gpu>,
+    network: &Network,
+    options: PlanOptions,
+) -> Result<Vec<(String, f64)>, EngineError> {
+    let mut times = Vec::new();
+    with_random_batch(gpu, network, options, |plan, io| {
+        plan.each_training_step(io, |name, work| {
+            let many = || (0..REPLAYS).try_for_each(|_| work());
+            times.push((name.to_owned(), replay(gpu, many)? * 1e3 / REPLAYS as f64));
+            Ok(())
+        })
+    })?;
+    Ok(times)
 }
 
 /// Captures `work` into a graph.

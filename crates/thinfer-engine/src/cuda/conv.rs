@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use cudarc::cudnn::sys::{cudnnBackendNumericalNote_t as Note, cudnnDataType_t as DataType};
 use cudarc::cudnn::result;
+use cudarc::cudnn::sys::{cudnnBackendNumericalNote_t as Note, cudnnDataType_t as DataType};
 use cudarc::driver::CudaSlice;
 use cudarc::driver::sys::CUevent_flags;
 
@@ -237,4 +237,3 @@ impl Remembered {
         Some(Self { list, at, engine })
     }
 }
-

@@ -344,8 +344,18 @@ impl Lower<'_> {
         let [kh, kw] = window.size;
         let ([sh, sw], [ph, pw]) = (window.stride, window.padding);
         let words = [
-            self.options.batch, a.height, a.width, a.channels, b.height, b.width, kh, kw, sh, sw,
-            ph, pw,
+            self.options.batch,
+            a.height,
+            a.width,
+            a.channels,
+            b.height,
+            b.width,
+            kh,
+            kw,
+            sh,
+            sw,
+            ph,
+            pw,
         ];
         Arg::Words(words.iter().map(|w| *w as u32).collect())
     }
@@ -425,8 +435,7 @@ impl Lower<'_> {
         } else {
             (x, Place::NOTHING, Place::NOTHING)
         };
-        let more: &[&str] =
-            if sums { &["K_norm_stats", "SUM_IN"] } else { &["K_norm_stats"] };
+        let more: &[&str] = if sums { &["K_norm_stats", "SUM_IN"] } else { &["K_norm_stats"] };
         let args = vec![
             Arg::At(a),
             Arg::At(b),

@@ -70,9 +70,18 @@ pub struct CudaPlan {
 
 /// A step with its kernel or library plan.
 enum Bound {
-    Kernel { function: CudaFunction, config: LaunchConfig, args: Vec<Arg> },
-    Conv { chosen: Arc<Chosen>, places: [Place; 3], pack: Option<([u64; 4], Desc)> },
+    Kernel { name: String, function: CudaFunction, config: LaunchConfig, args: Vec<Arg> },
+    Conv { name: String, chosen: Arc<Chosen>, places: [Place; 3], pack: Option<([u64; 4], Desc)> },
     Product { gemm: Gemm, places: [Place; 3] },
+}
+
+impl Bound {
+    fn name(&self) -> String {
+        match self {
+            Bound::Kernel { name, .. } | Bound::Conv { name, .. } => name.clone(),
+            Bound::Product { .. } => "product".into(),
+        }
+    }
 }
 
 /// Room for one argument of a kernel. CUDA reads as many bytes as the parameter has.
@@ -139,12 +148,7 @@ impl CudaPlan {
         self.run_training(io, self.forward, usize::MAX)
     }
 
-    fn run_training(
-        &mut self,
-        io: &DeviceIo,
-        from: usize,
-        to: usize,
-    ) -> Result<(), EngineError> {
+    fn run_training(&mut self, io: &DeviceIo, from: usize, to: usize) -> Result<(), EngineError> {
         self.check(io, true)?;
         let mut steps = std::mem::take(&mut self.training);
         let to = to.min(steps.len());
@@ -251,7 +255,7 @@ impl CudaPlan {
         let workspace = self.gpu.address(&self.workspace);
         for step in steps {
             match step {
-                Bound::Kernel { function, config, args } => {
+                Bound::Kernel { function, config, args, .. } => {
                     let slots: Vec<Slot> = args.iter().map(|a| self.slot(a, io)).collect();
                     let mut builder = self.gpu.stream.launch_builder(function);
                     for slot in &slots {
@@ -261,7 +265,7 @@ impl CudaPlan {
                     // that stay inside the buffers.
                     unsafe { builder.launch(*config) }.named("cuLaunchKernel")?;
                 }
-                Bound::Conv { chosen, places, pack } => {
+                Bound::Conv { chosen, places, pack, .. } => {
                     let [x, w, y] = places.map(|p| self.address(p, io));
                     let key = [x, w, y, workspace];
                     if pack.as_ref().is_none_or(|(known, _)| *known != key) {
@@ -277,6 +281,29 @@ impl CudaPlan {
             }
         }
         Ok(())
+    }
+
+    /// What each step of training is called, and a way to run it alone, for timing.
+    pub(crate) fn each_training_step(
+        &mut self,
+        io: &DeviceIo,
+        mut visit: impl FnMut(
+            &str,
+            &mut dyn FnMut() -> Result<(), EngineError>,
+        ) -> Result<(), EngineError>,
+    ) -> Result<(), EngineError> {
+        self.check(io, true)?;
+        let mut steps = std::mem::take(&mut self.training);
+        let mut done = Ok(());
+        for at in 0..steps.len() {
+            let name = steps[at].name();
+            done = visit(&name, &mut || self.run(&mut steps[at..=at], io));
+            if done.is_err() {
+                break;
+            }
+        }
+        self.training = steps;
+        done
     }
 
     fn slot(&self, arg: &Arg, io: &DeviceIo) -> Slot {
@@ -325,7 +352,19 @@ impl<'a> Binder<'a> {
             Step::Conv(problem, places) => match self.chooser.choose(*problem)? {
                 Some(chosen) => {
                     self.workspace = self.workspace.max(chosen.workspace);
-                    Ok(Bound::Conv { chosen, places: *places, pack: None })
+                    let g = &problem.geometry;
+                    let name = format!(
+                        "convolution {:?} {}x{}x{} -> {} by {}x{} stride {}",
+                        problem.direction,
+                        g.input[2],
+                        g.input[3],
+                        g.input[1],
+                        g.output[1],
+                        g.filter[2],
+                        g.filter[3],
+                        g.stride[0]
+                    );
+                    Ok(Bound::Conv { name, chosen, places: *places, pack: None })
                 }
                 None => self.kernel(&direct_convolution(problem, *places)),
             },
@@ -343,7 +382,10 @@ impl<'a> Binder<'a> {
             block_dim: (launch.block, 1, 1),
             shared_mem_bytes: 0,
         };
-        Ok(Bound::Kernel { function, config, args: launch.args.clone() })
+        let [x, y] = launch.grid;
+        let name =
+            format!("{} {} {x}x{y}x{}", launch.entry, launch.defines.join(" "), launch.block);
+        Ok(Bound::Kernel { name, function, config, args: launch.args.clone() })
     }
 }
 
@@ -351,8 +393,19 @@ impl<'a> Binder<'a> {
 fn direct_convolution(problem: &Problem, places: [Place; 3]) -> Launch {
     let g = &problem.geometry;
     let words = [
-        g.input[0], g.input[2], g.input[3], g.input[1], g.output[2], g.output[3], g.output[1],
-        g.filter[2], g.filter[3], g.stride[0], g.stride[1], g.padding[0], g.padding[1],
+        g.input[0],
+        g.input[2],
+        g.input[3],
+        g.input[1],
+        g.output[2],
+        g.output[3],
+        g.output[1],
+        g.filter[2],
+        g.filter[3],
+        g.stride[0],
+        g.stride[1],
+        g.padding[0],
+        g.padding[1],
     ];
     direct(problem.direction, problem.precision, false, words, places)
 }
