@@ -27,6 +27,7 @@
 //! - [`noise`]: Philox4x32-10 and Box-Muller, a pure function of (seed, chain, step, index).
 
 mod arena;
+pub mod augment;
 mod dataset;
 pub mod elementary;
 mod error;
@@ -36,6 +37,7 @@ mod ops;
 mod param;
 mod plan;
 mod real;
+mod source;
 mod vectorize;
 
 pub use arena::{Arena, Chunk, Pass};
@@ -45,4 +47,5 @@ pub use network::{Network, NetworkBuilder, Node, NodeId, Op, Shape, Window};
 pub use ops::loss::{Loss, Scale};
 pub use param::{Param, ParamTable, Role};
 pub use plan::Plan;
+pub use source::join_bytes;
 pub use vectorize::vectorize;
