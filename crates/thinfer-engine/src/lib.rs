@@ -27,6 +27,7 @@
 //! - [`noise`]: Philox4x32-10 and Box-Muller, a pure function of (seed, chain, step, index).
 
 mod arena;
+pub mod augment;
 pub mod cuda;
 mod dataset;
 pub mod elementary;
@@ -37,6 +38,7 @@ mod ops;
 mod param;
 mod plan;
 mod real;
+mod source;
 mod vectorize;
 
 pub use arena::{Arena, Chunk, Clip, Pass};
@@ -46,4 +48,5 @@ pub use network::{Network, NetworkBuilder, Node, NodeId, Op, Shape, Window};
 pub use ops::loss::{Loss, Scale};
 pub use param::{Param, ParamTable, Role};
 pub use plan::Plan;
+pub use source::join_bytes;
 pub use vectorize::vectorize;

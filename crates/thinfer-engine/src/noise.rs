@@ -36,7 +36,13 @@ pub enum Stream {
     Permute = 8,
     /// Draws from a predictive distribution.
     Predictive = 9,
+    /// Crops and mirrorings of training images.
+    Augment = 10,
 }
+
+/// The same noise for CUDA kernels, with the elementary functions it needs. A kernel that draws
+/// noise is compiled with this text before its own; see [`joined`](crate::joined).
+pub const CUDA_SOURCE: &str = include_str!("cuda/kernels/noise.cuh");
 
 /// The part of the key that stays the same over a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,8 +105,15 @@ impl Key {
         [block, step as u32, high, self.chain]
     }
 
+    /// The key at `step` as kernels read it: seed (low, high), chain, stream, step (low, high).
+    pub fn kernel_words(self, step: u64) -> [u32; 6] {
+        let halves = |x: u64| [x as u32, (x >> 32) as u32];
+        let ([seed_low, seed_high], [low, high]) = (halves(self.seed), halves(step));
+        [seed_low, seed_high, self.chain, self.stream as u32, low, high]
+    }
+
     #[inline(always)]
-    fn words(self, step: u64, block: u32) -> [u32; 4] {
+    pub(crate) fn words(self, step: u64, block: u32) -> [u32; 4] {
         philox4x32(self.counter(step, block), [self.seed as u32, (self.seed >> 32) as u32])
     }
 

@@ -45,5 +45,6 @@ pub mod run;
 pub mod schedule;
 pub mod select;
 pub mod train;
+pub mod weights;
 
 pub use error::{Error, Result};

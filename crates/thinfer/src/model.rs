@@ -1,8 +1,42 @@
 //! Networks of the paper, built as data.
 
-use thinfer_engine::{EngineError, Loss, Network, NetworkBuilder};
+mod lenet;
+mod resnet;
+mod wide_resnet;
+
+pub use lenet::lenet;
+pub use resnet::{Stem, resnet};
+pub use wide_resnet::wide_resnet;
+
+use thinfer_engine::{EngineError, Loss, Network, NetworkBuilder, Shape};
 
 use crate::config::Activation;
+
+/// The names that [`image_network`] knows.
+pub const IMAGE_NETWORKS: &str = "lenet, resnet18-cifar, resnet34-cifar, resnet18, resnet34, resnet50, wrn-DEPTH-WIDTH (for instance wrn-28-10)";
+
+/// The image network called `name`, one of [`IMAGE_NETWORKS`], for `classes` classes.
+pub fn image_network(name: &str, input: Shape, classes: usize) -> Result<Network, EngineError> {
+    let unknown = || EngineError::Network {
+        node: name.to_owned(),
+        problem: format!("is not the name of a network; known are {IMAGE_NETWORKS}"),
+    };
+    let loss = Loss::cross_entropy();
+    match name {
+        "lenet" => lenet(input, classes, loss),
+        "resnet18-cifar" => resnet(18, Stem::Small, input, classes, loss),
+        "resnet34-cifar" => resnet(34, Stem::Small, input, classes, loss),
+        "resnet18" => resnet(18, Stem::Large, input, classes, loss),
+        "resnet34" => resnet(34, Stem::Large, input, classes, loss),
+        "resnet50" => resnet(50, Stem::Large, input, classes, loss),
+        _ => {
+            let sizes = name.strip_prefix("wrn-").and_then(|sizes| sizes.split_once('-'));
+            let (depth, width) = sizes.ok_or_else(unknown)?;
+            let number = |text: &str| text.parse().map_err(|_| unknown());
+            wide_resnet(number(depth)?, number(width)?, input, classes, loss)
+        }
+    }
+}
 
 /// A multilayer perceptron: hidden layers `fc1`, `fc2`, … and the output layer after them.
 pub fn mlp(
@@ -23,4 +57,75 @@ pub fn mlp(
     }
     let out = builder.linear(&format!("fc{}", hidden.len() + 1), at, outputs)?;
     builder.finish(out, loss)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CIFAR: Shape = Shape { height: 32, width: 32, channels: 3 };
+    const IMAGENET: Shape = Shape { height: 224, width: 224, channels: 3 };
+    const DIGITS: Shape = Shape { height: 28, width: 28, channels: 1 };
+
+    /// Counted with PyTorch 2.15 on `tests/interop/networks.py`:
+    /// `sum(p.numel() for p in model.parameters())`, and the same over running means and variances.
+    #[test]
+    fn parameters_are_as_many_as_in_pytorch() {
+        for (name, input, classes, params, stats) in [
+            ("resnet18-cifar", CIFAR, 10, 11_173_962, 9_600),
+            ("resnet34-cifar", CIFAR, 100, 21_328_292, 17_024),
+            ("resnet18", IMAGENET, 1000, 11_689_512, 9_600),
+            ("resnet34", IMAGENET, 1000, 21_797_672, 17_024),
+            ("resnet50", IMAGENET, 1000, 25_557_032, 53_120),
+            ("wrn-28-10", CIFAR, 10, 36_479_194, 17_952),
+            ("wrn-16-2", CIFAR, 10, 691_674, 1_824),
+            ("lenet", DIGITS, 10, 61_706, 0),
+        ] {
+            let network = image_network(name, input, classes).unwrap();
+            assert_eq!(network.params().len(), params, "{name}");
+            assert_eq!(network.stats().len(), stats, "{name}");
+            assert_eq!(network.output_len(), classes);
+        }
+    }
+
+    #[test]
+    fn names_are_those_of_torchvision() {
+        let network = image_network("resnet50", IMAGENET, 1000).unwrap();
+        let shape = |name: &str| network.params().find(name).map(|p| p.shape.clone());
+        assert_eq!(shape("conv1.weight"), Some(vec![64, 7, 7, 3]));
+        assert_eq!(shape("layer1.0.downsample.0.weight"), Some(vec![256, 1, 1, 64]));
+        assert_eq!(shape("layer4.2.conv3.weight"), Some(vec![2048, 1, 1, 512]));
+        assert_eq!(shape("layer4.2.bn3.bias"), Some(vec![2048]));
+        assert_eq!(shape("fc.weight"), Some(vec![1000, 2048]));
+        assert!(network.stats().find("layer2.0.downsample.1.running_mean").is_some());
+        let last = network.nodes().iter().find(|n| n.name == "layer4.2.conv3").unwrap();
+        assert_eq!([last.shape.height, last.shape.width], [7, 7]);
+        // Multiply-adds as published for torchvision's model.
+        assert_eq!(network.multiply_adds(), 4_089_184_256);
+    }
+
+    #[test]
+    fn every_network_survives_a_file() {
+        for (name, input) in [("resnet18-cifar", CIFAR), ("wrn-10-1", CIFAR), ("lenet", DIGITS)] {
+            let network = image_network(name, input, 10).unwrap();
+            let text = serde_json::to_string(&network).unwrap();
+            assert_eq!(serde_json::from_str::<Network>(&text).unwrap(), network);
+        }
+    }
+
+    #[test]
+    fn unknown_networks_are_refused() {
+        for (name, reason) in [
+            ("resnet19", "known are"),
+            ("wrn-28", "known are"),
+            ("wrn-27-10", "6n + 4"),
+            ("wrn-4-1", "6n + 4"),
+        ] {
+            let error = image_network(name, CIFAR, 10).unwrap_err().to_string();
+            assert!(error.contains(reason), "{error}");
+        }
+        let error = resnet(20, Stem::Small, CIFAR, 10, Loss::cross_entropy()).unwrap_err();
+        assert!(error.to_string().contains("18, 34 and 50"), "{error}");
+        assert!(image_network("lenet", Shape { height: 8, ..DIGITS }, 10).is_err());
+    }
 }

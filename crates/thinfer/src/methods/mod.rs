@@ -8,6 +8,7 @@
 
 pub mod cv_adam;
 pub mod em_mcmc;
+pub mod kernels;
 pub mod sgd;
 pub mod sghmc;
 

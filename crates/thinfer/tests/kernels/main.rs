@@ -1,0 +1,349 @@
+//! The CUDA kernels against the Rust methods, without a GPU: the same text, compiled as C++.
+//!
+//! With `EXACT=1` the bits must be equal. The fast form is compared with its hardware functions
+//! replaced by the library's, so this bounds what its formulas lose, not what the hardware loses.
+//! Where there is no C++ compiler the tests say so and pass.
+
+use std::path::Path;
+use std::process::Command;
+
+use thinfer::methods::kernels::{self, CvAdamScalars, Kernel, Scalars, SgdScalars, SghmcScalars};
+use thinfer::methods::sghmc::{NoiseRule, RhoRule};
+use thinfer::methods::{cv_adam, sgd, sghmc};
+use thinfer_engine::augment::{self, Augment};
+use thinfer_engine::noise::{Key, Stream};
+use thinfer_engine::{Shape, elementary};
+
+/// A length that is no multiple of anything, and more than the test's launch covers in one round.
+const N: usize = 3 * 64 * 4 * 3 + 128 + 37;
+
+type Sections = Vec<Vec<u8>>;
+
+/// Compiles `source` after the shim and runs `main` on the sections; `None` without a compiler.
+struct Program {
+    folder: tempfile::TempDir,
+}
+
+/// A clipped gradient.
+const FACTOR: f32 = 0.625;
+
+impl Program {
+    fn new(source: &str, main: &str, defines: &[&str]) -> Option<Self> {
+        let compiler = std::env::var("CXX").unwrap_or_else(|_| "c++".into());
+        if Command::new(&compiler).arg("--version").output().is_err() {
+            eprintln!("skipped: no C++ compiler ({compiler}); install one or set CXX");
+            return None;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("kernel.cpp");
+        std::fs::write(&path, format!("{}\n{source}\n{main}", include_str!("host.h"))).unwrap();
+        let mut command = Command::new(compiler);
+        command.args(["-std=c++17", "-O1", "-ffp-contract=off", "-fno-strict-aliasing", "-w"]);
+        command.args(defines.iter().map(|d| format!("-D{d}")));
+        let out = command.arg("-o").arg(folder.path().join("kernel")).arg(&path).output().unwrap();
+        assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+        Some(Self { folder })
+    }
+
+    fn run(&self, sections: &Sections) -> Sections {
+        let at = |name: &str| self.folder.path().join(name);
+        let mut bytes = Vec::new();
+        for section in sections {
+            bytes.extend((section.len() as u64).to_le_bytes());
+            bytes.extend(section);
+        }
+        std::fs::write(at("in"), bytes).unwrap();
+        let program = Command::new(at("kernel")).args([at("in"), at("out")]).status().unwrap();
+        assert!(program.success());
+        read_sections(&at("out"))
+    }
+}
+
+fn read_sections(path: &Path) -> Sections {
+    let bytes = std::fs::read(path).unwrap();
+    let (mut at, mut sections) = (0, Vec::new());
+    while at < bytes.len() {
+        let len = u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap()) as usize;
+        sections.push(bytes[at + 8..at + 8 + len].to_vec());
+        at += 8 + len;
+    }
+    sections
+}
+
+fn bytes(words: impl IntoIterator<Item = u32>) -> Vec<u8> {
+    words.into_iter().flat_map(u32::to_le_bytes).collect()
+}
+
+fn of_floats(values: &[f32]) -> Vec<u8> {
+    bytes(values.iter().map(|v| v.to_bits()))
+}
+
+fn floats(bytes: &[u8]) -> Vec<f32> {
+    bytes.chunks_exact(4).map(|b| f32::from_le_bytes(b.try_into().unwrap())).collect()
+}
+
+/// The buffers of a chain in the middle of its life.
+#[derive(Clone)]
+struct State {
+    weights: Vec<f32>,
+    forward: Option<Vec<f32>>,
+    gradient: Vec<f32>,
+    state: [Vec<f32>; 2],
+    marks: Vec<u8>,
+}
+
+impl State {
+    fn new() -> Self {
+        let draw = |step: u64, scale: f32| {
+            let mut values = vec![0.0; N];
+            Key::new(77, 0, Stream::Inputs).normals(step, 0, &mut values);
+            values.iter().map(|v| v * scale).collect::<Vec<f32>>()
+        };
+        let state = [draw(2, 0.01), draw(3, 2.0)];
+        let marks = (0..N).map(|i| [3, 1, 2, 0, 3][i % 5]).collect();
+        Self { weights: draw(0, 0.3), forward: None, gradient: draw(1, 0.2), state, marks }
+    }
+
+    fn run(&mut self, kernel: Kernel, exact: bool, scalars: &impl Scalars, factor: f32) -> bool {
+        let exact = if exact { "EXACT=1" } else { "EXACT=0" };
+        let entry = format!("ENTRY={}", kernel.entry);
+        let defines: Vec<&str> = kernel.defines.iter().copied().chain([exact, &*entry]).collect();
+        let main = include_str!("pass.h");
+        let Some(program) = Program::new(kernel.source, main, &defines) else { return false };
+        // The entry of step 2 is the right one; those before it are wrong.
+        let words = scalars.words();
+        let table = bytes([vec![0; 2 * words.len()], words].concat());
+        let out = program.run(&vec![
+            of_floats(&self.weights),
+            self.forward.as_deref().map(of_floats).unwrap_or_default(),
+            vec![0; 2 * N],
+            of_floats(&self.gradient),
+            of_floats(&self.state[0]),
+            of_floats(&self.state[1]),
+            self.marks.clone(),
+            table,
+            bytes([2]),
+            of_floats(&[factor]),
+        ]);
+        self.weights = floats(&out[0]);
+        self.forward = self.forward.as_ref().map(|_| floats(&out[1]));
+        self.state = [floats(&out[4]), floats(&out[5])];
+        let read = self.forward.as_ref().unwrap_or(&self.weights);
+        let low: Vec<u16> = out[2].chunks(2).map(|b| u16::from_le_bytes([b[0], b[1]])).collect();
+        let writes = self.forward.is_none()
+            || ["cv_adam_draw", "mask"].contains(&kernel.entry)
+            || kernel.defines.contains(&"FORWARD=1");
+        for (low, read) in low.iter().zip(read) {
+            let nearest = bf16(*read);
+            assert_eq!(*low, if writes { nearest } else { 0 }, "{read}");
+        }
+        true
+    }
+}
+
+/// The nearest bf16, ties to even, by distance.
+fn bf16(x: f32) -> u16 {
+    let down = (x.to_bits() >> 16) as u16;
+    let value = |b: u16| f64::from(f32::from_bits(u32::from(b) << 16));
+    let (below, above) = (f64::from(x) - value(down), value(down + 1) - f64::from(x));
+    let even = down & 1 == 0;
+    let take_down = below.abs() < above.abs() || (below.abs() == above.abs() && even);
+    if take_down { down } else { down + 1 }
+}
+
+/// `size` is the size of the largest term of the sum that makes the value, where that is over 1.
+fn assert_close(what: &str, got: &[f32], want: &[f32], exact: bool, size: f32) {
+    for (i, (got, want)) in got.iter().zip(want).enumerate() {
+        let close = (got - want).abs() <= 1e-6 * want.abs().max(size);
+        let right = if exact { got.to_bits() == want.to_bits() } else { close };
+        assert!(right, "{what}[{i}]: {got} is not {want}");
+    }
+}
+
+fn normals(key: Key, step: u64) -> Vec<f32> {
+    let mut out = vec![0.0; N];
+    key.normals(step, 0, &mut out);
+    out
+}
+
+/// A step whose successor needs a carry into the high word.
+const STEP: u64 = u32::MAX as u64 | 5 << 32;
+const KEY: Key = Key { seed: 0x1234_5678_9abc_def0, chain: 3, stream: Stream::Sampler };
+
+fn check_sghmc(noise: NoiseRule, rho: RhoRule, exact: bool, freeze: bool, k: f32) {
+    let coeffs = sghmc::Coeffs {
+        beta1: 0.1,
+        beta2: 1.25,
+        dt: 0.3,
+        k,
+        eta: 0.1,
+        n: 777.0,
+        slab_decay: 5e-4,
+        spike_decay: 1e-2,
+        noise,
+        rho,
+        freeze,
+    };
+    let mut want = State::new();
+    let mut got = want.clone();
+    let scalars = SghmcScalars { coeffs, key: KEY, step: STEP };
+    if !got.run(kernels::sghmc(noise, rho), exact, &scalars, FACTOR) {
+        return;
+    }
+    let [v, r] = &mut want.state;
+    let (before, now) = (normals(KEY, STEP), normals(KEY, STEP + 1));
+    let gradient = sghmc::Gradient { values: &want.gradient, factor: FACTOR };
+    sghmc::step(&coeffs, &mut want.weights, v, r, gradient, &want.marks, &before, &now);
+    // As printed the update has a term η/τ, here up to 0.1 e⁸.
+    let size = if rho == RhoRule::Printed { 100.0 } else { 1.0 };
+    assert_close("rho", &got.state[1], &want.state[1], exact, size);
+    assert_close("v", &got.state[0], &want.state[0], exact, 1.0);
+    assert_close("w", &got.weights, &want.weights, exact, 1.0);
+}
+
+#[test]
+fn sghmc_has_the_bits_of_the_cpu() {
+    for noise in [NoiseRule::Exact, NoiseRule::Paper] {
+        for rho in [RhoRule::Exact, RhoRule::Code, RhoRule::Printed] {
+            check_sghmc(noise, rho, true, noise == NoiseRule::Exact, 0.05);
+        }
+    }
+    check_sghmc(NoiseRule::Exact, RhoRule::Exact, true, false, 0.0);
+}
+
+#[test]
+fn the_fast_form_of_sghmc_is_close() {
+    for noise in [NoiseRule::Exact, NoiseRule::Paper] {
+        for rho in [RhoRule::Exact, RhoRule::Code, RhoRule::Printed] {
+            check_sghmc(noise, rho, false, noise == NoiseRule::Paper, 0.05);
+        }
+    }
+    check_sghmc(NoiseRule::Exact, RhoRule::Exact, false, false, 0.0);
+}
+
+#[test]
+fn sghmc_can_write_the_masked_weights_in_the_same_pass() {
+    let coeffs = sghmc::Coeffs {
+        beta1: 0.1,
+        beta2: 1.0,
+        dt: 0.3,
+        k: 0.05,
+        eta: 0.1,
+        n: 777.0,
+        slab_decay: 5e-4,
+        spike_decay: 1e-2,
+        noise: NoiseRule::Exact,
+        rho: RhoRule::Exact,
+        freeze: false,
+    };
+    let scalars = SghmcScalars { coeffs, key: KEY, step: STEP };
+    let exact = kernels::sghmc(NoiseRule::Exact, RhoRule::Exact);
+    let fused = Kernel { defines: &["FORWARD=1"], ..exact };
+    let mut apart = State { forward: Some(vec![9.0; N]), ..State::new() };
+    if !apart.run(exact, true, &scalars, 1.0) || !apart.run(kernels::MASK, true, &scalars, 1.0) {
+        return;
+    }
+    let masked = apart.weights.iter().zip(&apart.marks);
+    let masked: Vec<f32> = masked.map(|(w, m)| if m & 1 == 1 { *w } else { 0.0 }).collect();
+    assert_eq!(apart.forward.as_deref(), Some(&masked[..]));
+    let mut together = State { forward: Some(vec![9.0; N]), ..State::new() };
+    assert!(together.run(fused, true, &scalars, 1.0));
+    assert_eq!(together.weights, apart.weights);
+    assert_eq!(together.forward, apart.forward);
+    let mut cut = apart.clone();
+    cut.forward = None;
+    cut.run(kernels::CUT, true, &scalars, 1.0);
+    assert_eq!(cut.weights, masked);
+    cut.run(kernels::LOWER, true, &scalars, 1.0);
+}
+
+#[test]
+fn cv_adam_has_the_bits_of_the_cpu() {
+    let coeffs = cv_adam::Coeffs {
+        beta1: 0.1,
+        beta2: 1.25,
+        rate: 0.09,
+        alpha: 0.2,
+        eta: 0.1,
+        n: 777.0,
+        decay: 5e-4,
+    };
+    let scalars = CvAdamScalars { coeffs, key: KEY, step: STEP };
+    for exact in [true, false] {
+        let mut want = State { forward: Some(vec![0.0; N]), ..State::new() };
+        let mut got = want.clone();
+        if !got.run(kernels::CV_ADAM_DRAW, exact, &scalars, 1.0) {
+            return;
+        }
+        let eps = normals(KEY, STEP);
+        let drawn: Vec<f32> = (0..N)
+            .map(|i| {
+                let tau = elementary::sigmoid(want.state[1][i]);
+                want.weights[i] + coeffs.alpha * tau * eps[i]
+            })
+            .collect();
+        assert_close("forward", got.forward.as_ref().unwrap(), &drawn, exact, 1.0);
+        assert!(got.run(kernels::CV_ADAM, exact, &scalars, 1.0));
+        let [m, rho] = &mut want.state;
+        cv_adam::step(&coeffs, &mut want.weights, m, rho, &want.gradient, &eps);
+        assert_close("m", &got.state[0], &want.state[0], exact, 1.0);
+        assert_close("rho", &got.state[1], &want.state[1], exact, 1.0);
+        assert_close("mu", &got.weights, &want.weights, exact, 1.0);
+    }
+}
+
+#[test]
+fn sgd_has_the_bits_of_the_cpu() {
+    let scalars = SgdScalars { momentum: 0.9, decay: 5e-4, rate: 0.1 };
+    for exact in [true, false] {
+        let mut want = State::new();
+        let mut got = want.clone();
+        if !got.run(kernels::SGD, exact, &scalars, 1.0) {
+            return;
+        }
+        let buf = &mut want.state[0];
+        sgd::step(0.9, 5e-4, 0.1, &mut want.weights, buf, &want.gradient);
+        assert_close("buf", &got.state[0], &want.state[0], exact, 1.0);
+        assert_close("w", &got.weights, &want.weights, exact, 1.0);
+    }
+}
+
+#[test]
+fn gathered_images_are_those_of_the_cpu() {
+    let shape = Shape { height: 6, width: 5, channels: 3 };
+    let (rows, batch, out_channels) = (40u32, 7usize, 4usize);
+    let (mean, sd) = ([0.4914, 0.4822, 0.4465], [0.2023, 0.1994, 0.2010]);
+    let augment = Augment::new(shape, 2, true, &mean, &sd).unwrap();
+    let images: Vec<u8> = (0..rows as usize * shape.len()).map(|i| (i * 31 % 251) as u8).collect();
+    let order = KEY.permutation(0, rows as usize);
+    let epoch = 4;
+    for augment in [augment.clone(), augment.without_chance()] {
+        let main = include_str!("gather.h");
+        let Some(program) = Program::new(augment::CUDA_SOURCE, main, &["EXACT=1"]) else { return };
+        let key = Key { stream: Stream::Augment, ..KEY };
+        let out = program.run(&vec![
+            images.clone(),
+            bytes((0..rows).map(|r| r % 10)),
+            bytes(order.iter().copied()),
+            bytes([2]),
+            bytes(key.kernel_words(epoch)),
+            vec![255; 4 * batch * 30 * out_channels],
+            vec![0; 4 * batch],
+            bytes(augment.kernel_words(batch, out_channels)),
+        ]);
+        let (got, targets) = (floats(&out[5]), &out[6]);
+        for slot in 0..batch {
+            let row = order[2 * batch + slot];
+            assert_eq!(targets[4 * slot], (row % 10) as u8);
+            let mut want = vec![0.0; shape.len()];
+            let from = row as usize * shape.len();
+            let image = &images[from..from + shape.len()];
+            augment.image(image, augment.choice(KEY, epoch, row), &mut want).unwrap();
+            for pixel in 0..30 {
+                let got = &got[(slot * 30 + pixel) * out_channels..][..out_channels];
+                assert_eq!(got[..3], want[3 * pixel..3 * pixel + 3], "row {row} pixel {pixel}");
+                assert_eq!(got[3].to_bits(), 0);
+            }
+        }
+    }
+}
