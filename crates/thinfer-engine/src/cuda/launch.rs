@@ -8,6 +8,9 @@ const ROWS_AHEAD: usize = 4;
 /// Groups of channels in a tile, at most; the kernels' totals have room for this many.
 const WIDEST: usize = 32;
 
+/// Groups of eight channels in a tile of a reduction, at most.
+const NARROW: usize = 4;
+
 /// What a tiled kernel does with its rows.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Which {
@@ -33,7 +36,13 @@ impl Tile {
         let groups = if vector { channels / 8 } else { channels };
         // Idle threads at the end of the last tile are waste; then wide tiles read longer lines.
         let waste = |width: usize| groups.next_multiple_of(width) - groups;
-        let widths = 1..=WIDEST.min(groups);
+        let fits = |width: &usize| match which {
+            // Narrow tiles have few partial rows a column, which one block adds up; a power of two,
+            // because a warp adds its rows by shuffles.
+            Which::Reduction => width.is_power_of_two() && (!vector || *width <= NARROW),
+            Which::Pass => true,
+        };
+        let widths = (1..=WIDEST.min(groups)).filter(fits);
         let width = widths.min_by_key(|w| (waste(*w) * 16 / groups, usize::MAX - w)).unwrap_or(1);
         let high = THREADS as usize / width;
         let columns = groups.div_ceil(width);
@@ -119,6 +128,9 @@ mod tests {
                     assert!(covered >= groups && covered <= groups + groups / 8 + 1, "{tile:?}");
                     assert!(tile.block <= 256 && tile.block.is_multiple_of(tile.width));
                     assert!(tile.grid[0] >= 1);
+                    if which == Which::Reduction {
+                        assert!(tile.width.is_power_of_two() && tile.block == 256);
+                    }
                 }
             }
         }
