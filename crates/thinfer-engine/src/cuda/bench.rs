@@ -2,15 +2,14 @@
 
 use std::sync::Arc;
 
-use cudarc::driver::CudaGraph;
-use cudarc::driver::sys::{CUevent_flags, CUgraphInstantiate_flags, CUstreamCaptureMode};
+use cudarc::driver::sys::CUevent_flags;
 
+use super::Precision;
 use super::context::Gpu;
-use super::error::{Named, call};
+use super::error::Named;
 use super::lower::PlanOptions;
 use super::plan::{CudaPlan, DeviceIo};
 use super::selftest::{Setting, encode};
-use super::Precision;
 use crate::error::EngineError;
 use crate::network::Network;
 
@@ -42,8 +41,7 @@ pub fn time_plan(
     gpu.wait()?;
     let planning = started.elapsed().as_secs_f64();
     let setting = Setting::new(network, options.batch, options.precision);
-    let input =
-        gpu.upload(&setting.batch(network, plan.input_channels(), options.precision))?;
+    let input = gpu.upload(&setting.batch(network, plan.input_channels(), options.precision))?;
     let targets = gpu.upload(&setting.targets(network))?;
     let weights = gpu.upload(&setting.weights)?;
     let low = gpu.upload(&encode(&setting.weights, Precision::Bf16))?;
@@ -67,20 +65,6 @@ pub fn time_plan(
     Ok(Timing { forward, backward, both, planning })
 }
 
-/// Captures `work` into a graph.
-pub(crate) fn capture(
-    gpu: &Gpu,
-    work: impl FnOnce() -> Result<(), EngineError>,
-) -> Result<CudaGraph, EngineError> {
-    let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
-    gpu.stream.begin_capture(mode).named("cuStreamBeginCapture")?;
-    let done = work();
-    // The capture ends whatever happened in it: a stream left capturing takes no more work.
-    let graph = gpu.stream.end_capture(CUgraphInstantiate_flags(0));
-    done?;
-    graph.named("cuStreamEndCapture")?.ok_or_else(|| call("cuStreamEndCapture", "no graph"))
-}
-
 /// Median milliseconds of a replay of `work` in a graph.
 fn replay(
     gpu: &Gpu,
@@ -88,7 +72,7 @@ fn replay(
 ) -> Result<f64, EngineError> {
     work()?;
     gpu.wait()?;
-    let graph = capture(gpu, &mut work)?;
+    let graph = gpu.capture(&mut work)?;
     graph.upload().named("cuGraphUpload")?;
     graph.launch().named("cuGraphLaunch")?;
     gpu.wait()?;

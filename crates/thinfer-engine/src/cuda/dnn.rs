@@ -69,9 +69,8 @@ impl Desc {
     fn set<T>(self, name: Name, tag: Type, values: &[T]) -> Result<Self, EngineError> {
         let from = values.as_ptr().cast::<c_void>();
         // SAFETY: cuDNN reads `values.len()` values of the type `tag` names, which `T` is.
-        let status = unsafe {
-            sys::cudnnBackendSetAttribute(self.0, name, tag, values.len() as i64, from)
-        };
+        let status =
+            unsafe { sys::cudnnBackendSetAttribute(self.0, name, tag, values.len() as i64, from) };
         status.result().named(&format!("{name:?}"))?;
         Ok(self)
     }
@@ -228,8 +227,7 @@ pub(crate) fn engines(
         .link(Name::CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph)?
         .set(Name::CUDNN_ATTR_ENGINEHEUR_MODE, Type::CUDNN_TYPE_HEUR_MODE, &[list])?
         .finish()?;
-    let (name, tag) =
-        (Name::CUDNN_ATTR_ENGINEHEUR_RESULTS, Type::CUDNN_TYPE_BACKEND_DESCRIPTOR);
+    let (name, tag) = (Name::CUDNN_ATTR_ENGINEHEUR_RESULTS, Type::CUDNN_TYPE_BACKEND_DESCRIPTOR);
     let count = heuristic.get::<sys::cudnnBackendDescriptor_t>(name, tag, &mut [])?;
     let fresh = || Desc::new(Kind::CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
     let mut list: Vec<Desc> = (0..count).map(|_| fresh()).collect::<Result<_, _>>()?;

@@ -232,7 +232,7 @@ impl Lower<'_> {
         match unit {
             Unit::Plain(at) => read.extend(nodes[*at].inputs.iter().map(|i| i.0)),
             Unit::Norm(n) => {
-                read.push(nodes[n.norm].inputs[0].0);
+                read.push(nodes[n.node].inputs[0].0);
                 match n.other {
                     Other::Value(v) => read.push(v),
                     Other::Norm(o) => read.push(nodes[o].inputs[0].0),
@@ -344,8 +344,18 @@ impl Lower<'_> {
         let [kh, kw] = window.size;
         let ([sh, sw], [ph, pw]) = (window.stride, window.padding);
         let words = [
-            self.options.batch, a.height, a.width, a.channels, b.height, b.width, kh, kw, sh, sw,
-            ph, pw,
+            self.options.batch,
+            a.height,
+            a.width,
+            a.channels,
+            b.height,
+            b.width,
+            kh,
+            kw,
+            sh,
+            sw,
+            ph,
+            pw,
         ];
         Arg::Words(words.iter().map(|w| *w as u32).collect())
     }
@@ -365,7 +375,7 @@ impl Lower<'_> {
     }
 
     fn norm_forward(&mut self, unit: &Norm) {
-        self.norm_stats(unit.norm, unit.sums);
+        self.norm_stats(unit.node, unit.sums);
         let mut more = vec!["K_norm_apply"];
         let (other, saved2) = match unit.other {
             Other::None => (Place::NOTHING, Place::NOTHING),
@@ -379,7 +389,7 @@ impl Lower<'_> {
                 (self.values[self.network.nodes()[n].inputs[0].0], self.saved[n])
             }
         };
-        let from = self.network.nodes()[unit.norm].inputs[0].0;
+        let from = self.network.nodes()[unit.node].inputs[0].0;
         let y = self.arena(self.bytes(unit.out));
         self.values[unit.out] = y;
         if unit.relu {
@@ -394,7 +404,7 @@ impl Lower<'_> {
         let args = |mask: Place, this: &Self| {
             vec![
                 Arg::At(this.values[from]),
-                Arg::At(this.saved[unit.norm]),
+                Arg::At(this.saved[unit.node]),
                 Arg::At(other),
                 Arg::At(saved2),
                 Arg::At(y),
@@ -425,8 +435,7 @@ impl Lower<'_> {
         } else {
             (x, Place::NOTHING, Place::NOTHING)
         };
-        let more: &[&str] =
-            if sums { &["K_norm_stats", "SUM_IN"] } else { &["K_norm_stats"] };
+        let more: &[&str] = if sums { &["K_norm_stats", "SUM_IN"] } else { &["K_norm_stats"] };
         let args = vec![
             Arg::At(a),
             Arg::At(b),

@@ -31,7 +31,16 @@ pub use selftest::{Check, selftest};
 /// The arithmetic of activations, weights and their gradients on a GPU. Sums, statistics and
 /// everything a method keeps are f32 in all of them.
 #[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize,
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    Hash,
+    PartialOrd,
+    Ord,
+    serde::Serialize,
     serde::Deserialize,
 )]
 #[serde(rename_all = "kebab-case")]

@@ -178,7 +178,11 @@ pub(crate) fn cases() -> Result<Vec<Case>, EngineError> {
     let gaussian = Loss::gaussian(0.8);
     let list = [
         ("convolution 3x3", convolution([8, 8, 3], 16, square(3, 1, 1), false)?, 4),
-        ("convolution 5x5 stride 2 with bias", convolution([11, 7, 5], 9, square(5, 2, 2), true)?, 3),
+        (
+            "convolution 5x5 stride 2 with bias",
+            convolution([11, 7, 5], 9, square(5, 2, 2), true)?,
+            3,
+        ),
         ("convolution 1x1 after 3x3", convolutions(16, 24, square(1, 1, 0))?, 5),
         ("convolution 3x3 stride 2", convolutions(32, 64, square(3, 2, 1))?, 8),
         ("convolution 3x1 of odd channels", convolutions(5, 7, tall)?, 2),

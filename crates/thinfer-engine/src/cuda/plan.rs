@@ -18,7 +18,8 @@ use super::step::{Arg, Launch, Place, Program, Space, Step};
 use crate::error::EngineError;
 use crate::network::Network;
 
-/// Device buffers that a plan reads and writes; addresses, all aligned to 256 bytes.
+/// Addresses of device buffers that a plan reads and writes; input, weights, low and gradient are
+/// aligned to 256 bytes, as every allocation is.
 ///
 /// 0 stands for a buffer that is not there, where that is allowed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -139,12 +140,7 @@ impl CudaPlan {
         self.run_training(io, self.forward, usize::MAX)
     }
 
-    fn run_training(
-        &mut self,
-        io: &DeviceIo,
-        from: usize,
-        to: usize,
-    ) -> Result<(), EngineError> {
+    fn run_training(&mut self, io: &DeviceIo, from: usize, to: usize) -> Result<(), EngineError> {
         self.check(io, true)?;
         let mut steps = std::mem::take(&mut self.training);
         let to = to.min(steps.len());
@@ -199,19 +195,22 @@ impl CudaPlan {
 
     fn check(&self, io: &DeviceIo, training: bool) -> Result<(), EngineError> {
         let low = self.options.precision == Precision::Bf16;
-        let mut needed = vec![("input", io.input), ("weights", io.weights)];
+        let mut needed = vec![("input", io.input, 256), ("weights", io.weights, 256)];
         if low {
-            needed.push(("low", io.low));
+            needed.push(("low", io.low, 256));
         }
         if training {
-            let more = [("targets", io.targets), ("gradient", io.gradient), ("tally", io.tally)];
-            needed.extend(more);
+            needed.extend([
+                ("targets", io.targets, 4),
+                ("gradient", io.gradient, 256),
+                ("tally", io.tally, 8),
+            ]);
         }
-        for (name, address) in needed {
-            if address == 0 || !address.is_multiple_of(256) {
+        for (name, address, align) in needed {
+            if address == 0 || !address.is_multiple_of(align) {
                 return Err(EngineError::Cuda {
                     call: format!("the buffer `{name}`"),
-                    problem: "is missing or not aligned to 256 bytes".into(),
+                    problem: format!("is missing or not aligned to {align} bytes"),
                 });
             }
         }
@@ -312,6 +311,11 @@ impl<'a> Binder<'a> {
             })
             .collect();
         let problems: Vec<Problem> = problems.into_iter().collect();
+        let kernels = program.training.iter().chain(&program.inference).filter_map(|s| match s {
+            Step::Kernel(launch) => Some((launch.source, &launch.defines[..])),
+            _ => None,
+        });
+        gpu.prepare(kernels)?;
         Ok(Self { gpu, chooser: Chooser::new(gpu, &problems)?, workspace: WORKSPACE })
     }
 
@@ -351,8 +355,19 @@ impl<'a> Binder<'a> {
 fn direct_convolution(problem: &Problem, places: [Place; 3]) -> Launch {
     let g = &problem.geometry;
     let words = [
-        g.input[0], g.input[2], g.input[3], g.input[1], g.output[2], g.output[3], g.output[1],
-        g.filter[2], g.filter[3], g.stride[0], g.stride[1], g.padding[0], g.padding[1],
+        g.input[0],
+        g.input[2],
+        g.input[3],
+        g.input[1],
+        g.output[2],
+        g.output[3],
+        g.output[1],
+        g.filter[2],
+        g.filter[3],
+        g.stride[0],
+        g.stride[1],
+        g.padding[0],
+        g.padding[1],
     ];
     direct(problem.direction, problem.precision, false, words, places)
 }

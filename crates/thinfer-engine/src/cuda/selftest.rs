@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use super::Precision;
 use super::context::Gpu;
 use super::lower::PlanOptions;
 use super::networks::{Case, cases};
 use super::plan::{CudaPlan, DeviceIo};
-use super::Precision;
 use crate::arena::Arena;
 use crate::dataset::Dataset;
 use crate::error::EngineError;
@@ -90,7 +90,9 @@ impl Setting {
         let mut weights = random(network.params().len(), 1);
         for param in network.params() {
             let (base, scale) = match param.role {
-                Role::ConvWeight | Role::LinearWeight => (0.0, (2.0 / param.fan_in() as f32).sqrt()),
+                Role::ConvWeight | Role::LinearWeight => {
+                    (0.0, (2.0 / param.fan_in() as f32).sqrt())
+                }
                 Role::NormScale => (1.0, 0.2),
                 _ => (0.0, 0.2),
             };
@@ -128,7 +130,12 @@ impl Setting {
     }
 
     /// The batch as the plan wants it, with padded channels.
-    pub(super) fn batch(&self, network: &Network, channels: usize, precision: Precision) -> Vec<u8> {
+    pub(super) fn batch(
+        &self,
+        network: &Network,
+        channels: usize,
+        precision: Precision,
+    ) -> Vec<u8> {
         let own = network.nodes()[0].shape.channels;
         if own == channels {
             return encode(&self.inputs, precision);
@@ -158,12 +165,8 @@ struct Outcome {
 
 fn on_cpu(network: &Network, setting: &Setting, batch: usize) -> Result<Outcome, EngineError> {
     let width = network.loss().target_len(network.output_len());
-    let data = Dataset::new(
-        network.input_len(),
-        width,
-        setting.inputs.clone(),
-        setting.targets.clone(),
-    )?;
+    let data =
+        Dataset::new(network.input_len(), width, setting.inputs.clone(), setting.targets.clone())?;
     let mut arena = Arena::new(network, 0);
     arena.set_weights(&setting.weights)?;
     arena.set_stats(&setting.stats)?;
@@ -227,11 +230,7 @@ fn worst(got: &[f32], expected: &[f32], floor: f64) -> f64 {
     got.iter().zip(expected).map(difference).fold(0.0, f64::max) / largest.max(f64::MIN_POSITIVE)
 }
 
-fn compare(
-    gpu: &Arc<Gpu>,
-    case: &Case,
-    precision: Precision,
-) -> Result<Vec<Check>, EngineError> {
+fn compare(gpu: &Arc<Gpu>, case: &Case, precision: Precision) -> Result<Vec<Check>, EngineError> {
     let Case { name, network, batch } = case;
     let setting = Setting::new(network, *batch, precision);
     let expected = on_cpu(network, &setting, *batch)?;
