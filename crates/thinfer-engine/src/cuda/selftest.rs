@@ -41,15 +41,15 @@ fn limit(precision: Precision) -> f64 {
     }
 }
 
-/// What is allowed for gradients of a network with kinks, as a part of a tensor's norm.
+/// What is allowed in tf32 and bf16 for gradients of a network with kinks, as a part of a tensor's
+/// norm.
 ///
-/// A value that rounding moves over the kink of a ReLU or past its neighbour in a maximum moves its
-/// whole gradient. Where a part p of the values moves so, gradients move by about √p, through
-/// every layer again: p is near 1e-3 in bf16 and 1e-4 in tf32. In f32 it is nothing, so a mistake in
-/// the arithmetic shows there.
-fn kink_limit(precision: Precision) -> f64 {
-    if precision == Precision::Bf16 { 2e-1 } else { 5e-2 }
-}
+/// A value that rounding moves over the kink of a ReLU, or past its neighbour in a maximum, moves
+/// its whole gradient. Measured on the CPU alone, relative noise of 2^-9 on weights and inputs moves
+/// gradients of the residual, bottleneck and LeNet cases by 0.07 to 0.16 of their norm, 2^-14 still
+/// by up to 0.12, and 2^-20 by 1e-5; the smooth network moves by 0.007 at 2^-9. So this only finds
+/// gross mistakes: f32 and the smooth networks are held to the tight limits.
+const KINK_LIMIT: f64 = 2e-1;
 
 /// Compares every operation and whole networks with the CPU, in every precision.
 pub fn selftest(gpu: &Arc<Gpu>) -> Result<Vec<Check>, EngineError> {
@@ -276,7 +276,7 @@ fn compare(gpu: &Arc<Gpu>, case: &Case, precision: Precision) -> Result<Vec<Chec
     let largest = expected.gradient.iter().fold(0.0, |m: f64, v| m.max(f64::from(v.abs())));
     let kinks = network.nodes().iter().any(|n| matches!(n.op, Op::Relu | Op::MaxPool { .. }));
     let kinks = kinks && precision != Precision::F32;
-    let gradient_limit = if kinks { kink_limit(precision) } else { limit };
+    let gradient_limit = if kinks { KINK_LIMIT } else { limit };
     let measure = if kinks { distance } else { worst };
     let mut most = (0.0, "");
     for param in network.params() {
