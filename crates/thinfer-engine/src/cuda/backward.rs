@@ -94,7 +94,6 @@ impl Lower<'_> {
         let from = node.inputs[0].0;
         let x = self.values[from];
         match node.op {
-            Op::Input | Op::BatchNorm { .. } => {}
             Op::Conv2d { weight, bias, window } => {
                 let dw = self.conv_gradient(weight, from);
                 let problem = self.problem(Direction::Filter, from, at, window);
@@ -163,7 +162,8 @@ impl Lower<'_> {
                 self.program.training.push(step);
                 pending.arrived[from].push(dx);
             }
-            Op::Relu | Op::Tanh | Op::MaxPool { .. } | Op::GlobalAveragePool => {}
+            // Nothing behind the input wants a gradient; norms have units of their own.
+            _ => {}
         }
         self.release(pending, d);
     }
@@ -210,7 +210,7 @@ impl Lower<'_> {
         }
         let first = [pending.place(d), second, mask];
         let g_out = if write { pending.place(g) } else { Place::NOTHING };
-        self.norm_reduce(unit.norm, &more, first, g_out);
+        self.norm_reduce(unit.node, &more, first, g_out);
         // From here on `g` is the gradient and stands for all that arrived.
         for buffer in list {
             if buffer != g {
@@ -223,8 +223,7 @@ impl Lower<'_> {
             ([pending.place(g), Place::NOTHING, mask], cut)
         };
         match unit.other {
-            Other::None => {}
-            Other::Value(0) => {}
+            Other::None | Other::Value(0) => {}
             Other::Value(v) => {
                 pending.hold(g);
                 pending.arrived[v].push(g);
@@ -236,7 +235,7 @@ impl Lower<'_> {
                 self.norm_dx(pending, n, g, "CUT=0", first);
             }
         }
-        self.norm_dx(pending, unit.norm, g, cut, from_g);
+        self.norm_dx(pending, unit.node, g, cut, from_g);
     }
 
     fn norm_reduce(

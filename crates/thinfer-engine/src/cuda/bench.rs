@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
-use cudarc::driver::CudaGraph;
-use cudarc::driver::sys::{CUevent_flags, CUgraphInstantiate_flags, CUstreamCaptureMode};
+use cudarc::driver::sys::CUevent_flags;
 
 use super::Precision;
 use super::context::Gpu;
-use super::error::{Named, call};
+use super::error::Named;
 use super::lower::PlanOptions;
 use super::plan::{CudaPlan, DeviceIo};
 use super::selftest::{Setting, encode};
@@ -97,20 +96,6 @@ pub fn profile_plan(
     Ok(times)
 }
 
-/// Captures `work` into a graph.
-pub(crate) fn capture(
-    gpu: &Gpu,
-    work: impl FnOnce() -> Result<(), EngineError>,
-) -> Result<CudaGraph, EngineError> {
-    let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
-    gpu.stream.begin_capture(mode).named("cuStreamBeginCapture")?;
-    let done = work();
-    // The capture ends whatever happened in it: a stream left capturing takes no more work.
-    let graph = gpu.stream.end_capture(CUgraphInstantiate_flags(0));
-    done?;
-    graph.named("cuStreamEndCapture")?.ok_or_else(|| call("cuStreamEndCapture", "no graph"))
-}
-
 /// Median milliseconds of a replay of `work` in a graph.
 fn replay(
     gpu: &Gpu,
@@ -118,7 +103,7 @@ fn replay(
 ) -> Result<f64, EngineError> {
     work()?;
     gpu.wait()?;
-    let graph = capture(gpu, &mut work)?;
+    let graph = gpu.capture(&mut work)?;
     graph.upload().named("cuGraphUpload")?;
     graph.launch().named("cuGraphLaunch")?;
     gpu.wait()?;

@@ -3,16 +3,19 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use cudarc::driver::sys::CUdevice_attribute as Attribute;
+use cudarc::driver::sys::{
+    CUdevice_attribute as Attribute, CUgraphInstantiate_flags, CUstreamCaptureMode,
+};
 use cudarc::driver::{
-    CudaContext, CudaFunction, CudaModule, CudaSlice, CudaStream, DevicePtr, DeviceRepr,
+    CudaContext, CudaFunction, CudaGraph, CudaModule, CudaSlice, CudaStream, DevicePtr, DeviceRepr,
     ValidAsZeroBits,
 };
 use cudarc::nvrtc::Ptx;
 use cudarc::{cublaslt, cudnn};
+use rayon::prelude::*;
 
 use super::dnn;
-use super::error::Named;
+use super::error::{Named, call};
 use super::{nvrtc, probe};
 use crate::error::EngineError;
 
@@ -116,16 +119,55 @@ impl Gpu {
     ) -> Result<CudaFunction, EngineError> {
         let key = nvrtc::digest(&(source, defines));
         let mut modules = self.modules.lock().unwrap_or_else(PoisonError::into_inner);
-        let module = match modules.get(&key) {
-            Some(module) => module.clone(),
-            None => {
-                let code = Ptx::from_binary(nvrtc::cubin(source, defines, &self.arch)?);
-                let module = self.ctx.load_module(code).named("cuModuleLoadData")?;
-                modules.insert(key, module.clone());
-                module
-            }
+        let module = if let Some(module) = modules.get(&key) {
+            module.clone()
+        } else {
+            let code = Ptx::from_binary(nvrtc::cubin(source, defines, &self.arch)?);
+            let module = self.ctx.load_module(code).named("cuModuleLoadData")?;
+            modules.insert(key, module.clone());
+            module
         };
         module.load_function(entry).named(entry)
+    }
+
+    /// Compiles kernels that will be asked for, all at once: a first start would wait for each.
+    pub(crate) fn prepare<'a>(
+        &self,
+        kernels: impl Iterator<Item = (&'static str, &'a [&'static str])>,
+    ) -> Result<(), EngineError> {
+        let loaded = |key: u64| {
+            let modules = self.modules.lock().unwrap_or_else(PoisonError::into_inner);
+            modules.contains_key(&key)
+        };
+        let wanted: BTreeMap<u64, _> = kernels
+            .map(|kernel| (nvrtc::digest(&kernel), kernel))
+            .filter(|(key, _)| !loaded(*key))
+            .collect();
+        let compiled: Vec<(u64, Result<Vec<u8>, EngineError>)> = wanted
+            .into_par_iter()
+            .map(|(key, (source, defines))| (key, nvrtc::cubin(source, defines, &self.arch)))
+            .collect();
+        for (key, code) in compiled {
+            let module = self.ctx.load_module(Ptx::from_binary(code?)).named("cuModuleLoadData")?;
+            let mut modules = self.modules.lock().unwrap_or_else(PoisonError::into_inner);
+            modules.insert(key, module);
+        }
+        Ok(())
+    }
+
+    /// Captures what `work` puts on the stream into a graph. What is captured must have run once
+    /// before: loading a kernel for the first time cannot be captured.
+    pub(crate) fn capture(
+        &self,
+        work: impl FnOnce() -> Result<(), EngineError>,
+    ) -> Result<CudaGraph, EngineError> {
+        let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+        self.stream.begin_capture(mode).named("cuStreamBeginCapture")?;
+        let done = work();
+        // The capture ends whatever happened in it: a stream left capturing takes no more work.
+        let graph = self.stream.end_capture(CUgraphInstantiate_flags(0));
+        done?;
+        graph.named("cuStreamEndCapture")?.ok_or_else(|| call("cuStreamEndCapture", "no graph"))
     }
 
     /// Waits for everything on the stream.

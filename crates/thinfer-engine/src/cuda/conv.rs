@@ -203,14 +203,14 @@ impl<'a> Chooser<'a> {
         let flags = Some(CUevent_flags::CU_EVENT_DEFAULT);
         let start = self.gpu.ctx.new_event(flags).named("cuEventCreate")?;
         let end = self.gpu.ctx.new_event(flags).named("cuEventCreate")?;
-        for _ in 0..2 {
-            chosen.run(self.gpu, &pack)?;
-        }
+        chosen.run(self.gpu, &pack)?;
         self.gpu.wait()?;
+        // In a graph, as in training: what the host does between launches must not count. An
+        // engine that cannot be captured is refused here.
+        let graph = self.gpu.capture(|| (0..RUNS).try_for_each(|_| chosen.run(self.gpu, &pack)))?;
+        graph.launch().named("cuGraphLaunch")?;
         start.record(&self.gpu.stream).named("cuEventRecord")?;
-        for _ in 0..RUNS {
-            chosen.run(self.gpu, &pack)?;
-        }
+        graph.launch().named("cuGraphLaunch")?;
         end.record(&self.gpu.stream).named("cuEventRecord")?;
         self.gpu.wait()?;
         start.elapsed_ms(&end).named("cuEventElapsedTime")

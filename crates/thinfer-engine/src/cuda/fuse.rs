@@ -15,7 +15,8 @@ pub(crate) enum Unit {
 /// `out = relu(norm(x) + other)`, where the sum and the ReLU may be missing.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Norm {
-    pub(crate) norm: usize,
+    /// The batch norm.
+    pub(crate) node: usize,
     pub(crate) other: Other,
     pub(crate) relu: bool,
     /// The node whose value leaves the unit.
@@ -70,7 +71,7 @@ pub(crate) fn units(network: &Network) -> Vec<Unit> {
         if taken[at] || !is_norm(at) {
             continue;
         }
-        let mut unit = Norm { norm: at, other: Other::None, relu: false, out: at, sums: false };
+        let mut unit = Norm { node: at, other: Other::None, relu: false, out: at, sums: false };
         if let Some(add) = only_reader(at).filter(|r| nodes[*r].op == Op::Add) {
             let [a, b] = [nodes[add].inputs[0].0, nodes[add].inputs[1].0];
             let other = if a == at { b } else { a };
@@ -106,7 +107,7 @@ fn fuse_sums(network: &Network, units: &mut [Unit]) {
         match unit {
             Unit::Plain(at) => of(*at),
             Unit::Norm(n) => {
-                of(n.norm)
+                of(n.node)
                     || n.other == Other::Value(node)
                     || matches!(n.other, Other::Norm(other) if of(other))
             }
@@ -119,7 +120,7 @@ fn fuse_sums(network: &Network, units: &mut [Unit]) {
         }
         let first = (at + 1..units.len()).find(|later| reads(&units[*later], add));
         if let Some(Unit::Norm(norm)) = first.map(|later| &mut units[later])
-            && nodes[norm.norm].inputs[0].0 == add
+            && nodes[norm.node].inputs[0].0 == add
         {
             norm.sums = true;
         }
@@ -133,7 +134,7 @@ pub(crate) fn summed(network: &Network, units: &[Unit]) -> Vec<bool> {
         if let Unit::Norm(norm) = unit
             && norm.sums
         {
-            summed[network.nodes()[norm.norm].inputs[0].0] = true;
+            summed[network.nodes()[norm.node].inputs[0].0] = true;
         }
     }
     summed

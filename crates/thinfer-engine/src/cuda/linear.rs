@@ -39,8 +39,8 @@ pub(crate) struct Product {
 
 /// A product ready to run.
 pub(crate) struct Gemm {
-    desc: sys::cublasLtMatmulDesc_t,
-    layouts: [sys::cublasLtMatrixLayout_t; 3],
+    desc: Desc,
+    layouts: [Layout; 3],
     algorithm: sys::cublasLtMatmulAlgo_t,
     pub(crate) workspace: usize,
 }
@@ -48,15 +48,21 @@ pub(crate) struct Gemm {
 // SAFETY: descriptors are plain host memory of cuBLASLt, used by one thread at a time.
 unsafe impl Send for Gemm {}
 
-impl Drop for Gemm {
+struct Desc(sys::cublasLtMatmulDesc_t);
+
+impl Drop for Desc {
     fn drop(&mut self) {
         // SAFETY: created by cuBLASLt and not destroyed before.
-        unsafe {
-            let _ = result::destroy_matmul_desc(self.desc);
-            for layout in self.layouts {
-                let _ = result::destroy_matrix_layout(layout);
-            }
-        }
+        let _ = unsafe { result::destroy_matmul_desc(self.0) };
+    }
+}
+
+struct Layout(sys::cublasLtMatrixLayout_t);
+
+impl Drop for Layout {
+    fn drop(&mut self) {
+        // SAFETY: created by cuBLASLt and not destroyed before.
+        let _ = unsafe { result::destroy_matrix_layout(self.0) };
     }
 }
 
@@ -79,20 +85,21 @@ impl Gemm {
         };
         let result_type = if p.wide { DataType::CUDA_R_32F } else { value };
         let layout = |kind, (rows, columns): (u64, u64)| {
-            result::create_matrix_layout(kind, rows, columns, rows as i64).named("matrix layout")
+            let made = result::create_matrix_layout(kind, rows, columns, rows as i64);
+            made.named("matrix layout").map(Layout)
         };
-        let desc =
-            result::create_matmul_desc(compute, DataType::CUDA_R_32F).named("matmul descriptor")?;
+        let made = result::create_matmul_desc(compute, DataType::CUDA_R_32F);
+        let desc = made.named("matmul descriptor").map(Desc)?;
         let layouts = [layout(value, left)?, layout(value, right)?, layout(result_type, to)?];
         let which =
             [Attribute::CUBLASLT_MATMUL_DESC_TRANSA, Attribute::CUBLASLT_MATMUL_DESC_TRANSB];
         for (attribute, operation) in which.into_iter().zip(operations) {
             let from = (&raw const operation).cast::<c_void>();
             // SAFETY: cuBLASLt reads one operation, four bytes, from a valid place.
-            unsafe { result::set_matmul_desc_attribute(desc, attribute, from, size_of::<i32>()) }
+            unsafe { result::set_matmul_desc_attribute(desc.0, attribute, from, size_of::<i32>()) }
                 .named("matmul attribute")?;
         }
-        let heuristic = heuristic(gpu, desc, layouts, p.alignment)?;
+        let heuristic = heuristic(gpu, &desc, &layouts, p.alignment)?;
         let workspace = heuristic.workspaceSize;
         Ok(Self { desc, layouts, algorithm: heuristic.algo, workspace })
     }
@@ -106,17 +113,17 @@ impl Gemm {
         unsafe {
             result::matmul(
                 gpu.blas.0,
-                self.desc,
+                self.desc.0,
                 (&raw const one).cast(),
                 (&raw const zero).cast(),
                 left as *const c_void,
-                self.layouts[0],
+                self.layouts[0].0,
                 right as *const c_void,
-                self.layouts[1],
+                self.layouts[1].0,
                 to as *const c_void,
-                self.layouts[2],
+                self.layouts[2].0,
                 to as *mut c_void,
-                self.layouts[2],
+                self.layouts[2].0,
                 &raw const self.algorithm,
                 workspace as *mut c_void,
                 self.workspace,
@@ -129,8 +136,8 @@ impl Gemm {
 
 fn heuristic(
     gpu: &Gpu,
-    desc: sys::cublasLtMatmulDesc_t,
-    layouts: [sys::cublasLtMatrixLayout_t; 3],
+    desc: &Desc,
+    layouts: &[Layout; 3],
     alignment: [u32; 3],
 ) -> Result<sys::cublasLtMatmulHeuristicResult_t, EngineError> {
     let preference = result::create_matmul_pref().named("matmul preference")?;
@@ -155,9 +162,9 @@ fn heuristic(
                 result::set_matmul_pref_attribute(preference, *name, from, size_of::<u32>())
             });
         }
-        let [a, b, c] = layouts;
+        let [a, b, c] = layouts.each_ref().map(|l| l.0);
         let found = set.and_then(|()| {
-            result::get_matmul_algo_heuristic(gpu.blas.0, desc, a, b, c, c, preference)
+            result::get_matmul_algo_heuristic(gpu.blas.0, desc.0, a, b, c, c, preference)
         });
         let _ = result::destroy_matmul_pref(preference);
         found

@@ -3,10 +3,10 @@
 use super::Precision;
 use super::conv::Problem;
 use super::dnn::{Direction, Geometry};
-use super::fuse::{self, Norm, Other, Unit};
+use super::fuse::{self, Other, Unit};
 use super::launch::{Elements, Tile, Which};
 use super::linear::Product;
-use super::memory::{Pool, aligned};
+use super::memory::Pool;
 use super::nvrtc::source;
 use super::step::{Arg, Place, Program, Space, Step};
 use crate::error::EngineError;
@@ -26,9 +26,6 @@ pub struct PlanOptions {
     pub training: bool,
 }
 
-/// Values that a block moves between packed and flat weights.
-const PIECE: usize = 16384;
-
 pub(super) struct Lower<'a> {
     pub(super) network: &'a Network,
     pub(super) options: PlanOptions,
@@ -45,9 +42,10 @@ pub(super) struct Lower<'a> {
     pub(super) summed: Vec<bool>,
     /// Readers that still need a value, where values are given back.
     waiting: Vec<usize>,
-    pack: Vec<[u32; 6]>,
+    /// Pieces of weights to copy before, and of gradients to copy after.
+    pub(super) pack: Vec<[u32; 6]>,
     pub(super) unpack: Vec<[u32; 6]>,
-    weight_places: Vec<Option<Place>>,
+    pub(super) weight_places: Vec<Option<Place>>,
 }
 
 /// Lowers a network for a device with `sms` multiprocessors.
@@ -161,7 +159,7 @@ impl Lower<'_> {
         Place::new(space, self.network.params()[at].offset * 4)
     }
 
-    fn stat(&self, at: usize) -> Place {
+    pub(super) fn stat(&self, at: usize) -> Place {
         Place::new(Space::Stats, self.network.stats()[at].offset * 4)
     }
 
@@ -232,7 +230,7 @@ impl Lower<'_> {
         match unit {
             Unit::Plain(at) => read.extend(nodes[*at].inputs.iter().map(|i| i.0)),
             Unit::Norm(n) => {
-                read.push(nodes[n.norm].inputs[0].0);
+                read.push(nodes[n.node].inputs[0].0);
                 match n.other {
                     Other::Value(v) => read.push(v),
                     Other::Norm(o) => read.push(nodes[o].inputs[0].0),
@@ -374,136 +372,6 @@ impl Lower<'_> {
         self.both(elements.step(source::ELEMENTWISE, "add_bias", defines, args));
     }
 
-    fn norm_forward(&mut self, unit: &Norm) {
-        self.norm_stats(unit.norm, unit.sums);
-        let mut more = vec!["K_norm_apply"];
-        let (other, saved2) = match unit.other {
-            Other::None => (Place::NOTHING, Place::NOTHING),
-            Other::Value(v) => {
-                more.push("RES=1");
-                (self.values[v], Place::NOTHING)
-            }
-            Other::Norm(n) => {
-                more.push("RES=2");
-                self.norm_stats(n, false);
-                (self.values[self.network.nodes()[n].inputs[0].0], self.saved[n])
-            }
-        };
-        let from = self.network.nodes()[unit.norm].inputs[0].0;
-        let y = self.arena(self.bytes(unit.out));
-        self.values[unit.out] = y;
-        if unit.relu {
-            more.push("RELU");
-        }
-        // The cut of a sum cannot be made again from x, so it is kept: one bit a value.
-        let masked = unit.relu && unit.other != Other::None && self.options.training;
-        if masked {
-            let group = if self.channels(unit.out).is_multiple_of(8) { 8 } else { 1 };
-            self.kept[unit.out] = self.arena(self.len(unit.out) / group);
-        }
-        let args = |mask: Place, this: &Self| {
-            vec![
-                Arg::At(this.values[from]),
-                Arg::At(this.saved[unit.norm]),
-                Arg::At(other),
-                Arg::At(saved2),
-                Arg::At(y),
-                Arg::At(mask),
-            ]
-        };
-        let plain = args(Place::NOTHING, self);
-        let step = self.tiled(Which::Pass, unit.out, "norm_apply", &more, plain, &[]);
-        self.program.inference.push(step.clone());
-        if masked {
-            more.push("MASK");
-            let args = args(self.kept[unit.out], self);
-            let step = self.tiled(Which::Pass, unit.out, "norm_apply", &more, args, &[]);
-            self.program.training.push(step);
-        } else {
-            self.program.training.push(step);
-        }
-    }
-
-    fn norm_stats(&mut self, norm: usize, sums: bool) {
-        let node = &self.network.nodes()[norm];
-        let Op::BatchNorm { scale, shift, mean, variance, momentum, eps } = node.op else { return };
-        let from = node.inputs[0].0;
-        let x = self.values[from];
-        let (a, b, sum) = if sums {
-            let inputs = &self.network.nodes()[from].inputs;
-            (self.values[inputs[0].0], self.values[inputs[1].0], x)
-        } else {
-            (x, Place::NOTHING, Place::NOTHING)
-        };
-        let more: &[&str] = if sums { &["K_norm_stats", "SUM_IN"] } else { &["K_norm_stats"] };
-        let args = vec![
-            Arg::At(a),
-            Arg::At(b),
-            Arg::At(sum),
-            Arg::At(Place::new(Space::Scratch, 0)),
-            Arg::At(Place::new(Space::Counters, 0)),
-            Arg::At(self.param(scale, Space::Weights)),
-            Arg::At(self.param(shift, Space::Weights)),
-            Arg::At(self.saved[norm]),
-            Arg::At(self.stat(mean)),
-            Arg::At(self.stat(variance)),
-        ];
-        let last = [Arg::F32(momentum as f32), Arg::F32(eps as f32)];
-        let step = self.tiled(Which::Reduction, norm, "norm_stats", more, args, &last);
-        self.program.training.push(step);
-    }
-
-    /// One kernel that turns all running statistics into coefficients; also gives every norm its
-    /// place for them.
-    fn norm_fold(&mut self) -> Option<Step> {
-        let first = self.program.constants.len();
-        let mut norms = 0u32;
-        let mut end = 0;
-        let nodes = self.network.nodes();
-        for node in nodes {
-            let Op::BatchNorm { scale, shift, mean, variance, eps, .. } = node.op else { continue };
-            let (params, stats) = (self.network.params(), self.network.stats());
-            self.program.constants.extend([
-                params[scale].offset as u32,
-                params[shift].offset as u32,
-                stats[mean].offset as u32,
-                stats[variance].offset as u32,
-                end as u32,
-                node.shape.channels as u32,
-                (eps as f32).to_bits(),
-                0,
-            ]);
-            end += 6 * node.shape.channels;
-            norms += 1;
-        }
-        if norms == 0 {
-            return None;
-        }
-        let base = self.arena(end * 4);
-        let mut at = base.offset;
-        for (i, node) in nodes.iter().enumerate() {
-            if matches!(node.op, Op::BatchNorm { .. }) {
-                self.saved[i] = Place::new(Space::Arena, at);
-                at += 6 * node.shape.channels * 4;
-            }
-        }
-        let args = vec![
-            Arg::At(Place::new(Space::Constants, first * 4)),
-            Arg::At(Place::new(Space::Weights, 0)),
-            Arg::At(Place::new(Space::Stats, 0)),
-            Arg::At(base),
-        ];
-        let defines = self.defines(true, &["K_norm_fold"]);
-        Some(Step::Kernel(super::step::Launch {
-            source: source::NORM,
-            entry: "norm_fold",
-            defines,
-            grid: [norms, 1],
-            block: 256,
-            args,
-        }))
-    }
-
     /// The loss, and where its gradient with respect to the output goes. The output is f32.
     fn head(&mut self) -> usize {
         let out = self.network.output().0;
@@ -608,110 +476,9 @@ impl Lower<'_> {
             alignment: places.map(Place::alignment),
         }
     }
-
-    /// Weights in the flat buffer that has the precision of the activations.
-    pub(super) fn flat_weight(&self, weight: usize) -> Place {
-        let offset = self.network.params()[weight].offset * self.options.precision.bytes();
-        Place::new(self.flat_space(), offset)
-    }
-
-    fn flat_space(&self) -> Space {
-        if self.options.precision == Precision::Bf16 { Space::Low } else { Space::Weights }
-    }
-
-    /// Where a convolution reads its weights: in the flat buffer where they are aligned as cuDNN
-    /// wants it and need no padding, else in a packed copy.
-    pub(super) fn conv_weight(&mut self, weight: usize, from: usize) -> Place {
-        if let Some(place) = self.weight_places[weight] {
-            return place;
-        }
-        let param = &self.network.params()[weight];
-        let flat = self.flat_weight(weight);
-        let (inner, padded) = (param.shape[3], self.channels(from));
-        let place = if inner == padded && flat.offset.is_multiple_of(16) {
-            flat
-        } else {
-            let value = self.options.precision.bytes();
-            let place = Place::new(Space::Packed, self.program.packed);
-            pieces(&mut self.pack, param.offset, place.offset / value, param.len(), inner, padded);
-            self.program.packed += aligned(param.len() / inner * padded * value);
-            place
-        };
-        self.weight_places[weight] = Some(place);
-        place
-    }
-
-    /// Where the gradient of a convolution's weights goes first.
-    pub(super) fn conv_gradient(&mut self, weight: usize, from: usize) -> Place {
-        let param = &self.network.params()[weight];
-        let (inner, padded) = (param.shape[3], self.channels(from));
-        let exact = self.options.precision != Precision::Bf16;
-        if exact && inner == padded && (param.offset * 4).is_multiple_of(16) {
-            return self.param(weight, Space::Gradient);
-        }
-        let value = self.options.precision.bytes();
-        let place = Place::new(Space::PackedGradient, self.program.packed_gradient);
-        pieces(&mut self.unpack, param.offset, place.offset / value, param.len(), inner, padded);
-        self.program.packed_gradient += aligned(param.len() / inner * padded * value);
-        place
-    }
-
-    fn start_with_packing(&mut self) {
-        if self.pack.is_empty() {
-            return;
-        }
-        let flat = Place::new(self.flat_space(), 0);
-        let packed = Place::new(Space::Packed, 0);
-        let pieces = std::mem::take(&mut self.pack);
-        let step = self.moving("pack_weights", &pieces, flat, packed);
-        self.program.inference.insert(0, step.clone());
-        if self.options.training {
-            self.program.training.insert(0, step);
-            self.program.forward += 1;
-        }
-    }
-
-    fn finish_gradients(&mut self) {
-        if self.unpack.is_empty() {
-            return;
-        }
-        let packed = Place::new(Space::PackedGradient, 0);
-        let flat = Place::new(Space::Gradient, 0);
-        let pieces = std::mem::take(&mut self.unpack);
-        let step = self.moving("unpack_gradients", &pieces, packed, flat);
-        self.program.training.push(step);
-    }
-
-    fn moving(&mut self, entry: &'static str, pieces: &[[u32; 6]], a: Place, b: Place) -> Step {
-        let table = Place::new(Space::Constants, self.program.constants.len() * 4);
-        self.program.constants.extend(pieces.iter().flatten());
-        Step::Kernel(super::step::Launch {
-            source: source::ELEMENTWISE,
-            entry,
-            defines: self.defines(false, &[]),
-            grid: [pieces.len() as u32, 1],
-            block: 256,
-            args: vec![Arg::At(table), Arg::At(a), Arg::At(b)],
-        })
-    }
 }
 
 /// The define that picks an activation.
 pub(super) fn curve(op: &Op) -> &'static [&'static str] {
     if *op == Op::Tanh { &["TANH"] } else { &[] }
-}
-
-/// Cuts a weight tensor into pieces, one a block.
-fn pieces(
-    to: &mut Vec<[u32; 6]>,
-    flat: usize,
-    packed: usize,
-    len: usize,
-    inner: usize,
-    padded: usize,
-) {
-    for first in (0..len).step_by(PIECE) {
-        let count = PIECE.min(len - first);
-        to.push([flat, packed, first, count, inner, padded].map(|v| v as u32));
-    }
 }

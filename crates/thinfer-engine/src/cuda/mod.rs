@@ -14,11 +14,13 @@ mod linear;
 mod lower;
 mod memory;
 mod networks;
+mod norm;
 mod nvrtc;
 mod plan;
 mod probe;
 mod selftest;
 mod step;
+mod weights;
 
 pub use bench::{Timing, profile_plan, time_plan};
 pub use context::Gpu;

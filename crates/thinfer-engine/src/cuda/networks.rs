@@ -171,6 +171,25 @@ fn odd_graph() -> Built {
     b.finish(out, Loss::gaussian_learned(0.7))
 }
 
+/// Norms, sums and both shortcuts without a kink, so that low precision can be held to its rounding.
+fn smooth() -> Built {
+    let mut b = image(8, 8, 3);
+    let h = b.conv2d("conv1", b.input(), 16, Window::square(3, 1, 1))?;
+    let h = b.batch_norm("bn1", h)?;
+    let from = b.tanh(h)?;
+    let h = b.conv2d("conv2", from, 16, Window::square(3, 1, 1))?;
+    let h = b.batch_norm("bn2", h)?;
+    let h = b.add(h, from)?;
+    let from = b.tanh(h)?;
+    let h = b.conv2d("conv3", from, 32, Window::square(3, 2, 1))?;
+    let h = b.batch_norm("bn3", h)?;
+    let s = b.conv2d("conv4", from, 32, Window::square(1, 2, 0))?;
+    let s = b.batch_norm("bn4", s)?;
+    let h = b.add(h, s)?;
+    let h = b.tanh(h)?;
+    classify(b, h, 10)
+}
+
 /// Every case of the self test.
 pub(crate) fn cases() -> Result<Vec<Case>, EngineError> {
     let square = Window::square;
@@ -192,6 +211,7 @@ pub(crate) fn cases() -> Result<Vec<Case>, EngineError> {
         ("perceptron, learned noise", mlp(13, &[7, 5], 2, Loss::gaussian_learned(0.5))?, 33),
         ("lenet", lenet()?, 16),
         ("lenet of one row", lenet()?, 1),
+        ("smooth residual network", smooth()?, 16),
         ("residual network", residual(8, 8, 16, 32)?, 16),
         ("residual network of odd sizes", residual(7, 5, 6, 10)?, 9),
         ("residual network of one row", residual(9, 9, 16, 16)?, 1),

@@ -18,7 +18,8 @@ use super::step::{Arg, Launch, Place, Program, Space, Step};
 use crate::error::EngineError;
 use crate::network::Network;
 
-/// Device buffers that a plan reads and writes; addresses, all aligned to 256 bytes.
+/// Addresses of device buffers that a plan reads and writes; input, weights, low and gradient are
+/// aligned to 256 bytes, as every allocation is.
 ///
 /// 0 stands for a buffer that is not there, where that is allowed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -203,19 +204,22 @@ impl CudaPlan {
 
     fn check(&self, io: &DeviceIo, training: bool) -> Result<(), EngineError> {
         let low = self.options.precision == Precision::Bf16;
-        let mut needed = vec![("input", io.input), ("weights", io.weights)];
+        let mut needed = vec![("input", io.input, 256), ("weights", io.weights, 256)];
         if low {
-            needed.push(("low", io.low));
+            needed.push(("low", io.low, 256));
         }
         if training {
-            let more = [("targets", io.targets), ("gradient", io.gradient), ("tally", io.tally)];
-            needed.extend(more);
+            needed.extend([
+                ("targets", io.targets, 4),
+                ("gradient", io.gradient, 256),
+                ("tally", io.tally, 8),
+            ]);
         }
-        for (name, address) in needed {
-            if address == 0 || !address.is_multiple_of(256) {
+        for (name, address, align) in needed {
+            if address == 0 || !address.is_multiple_of(align) {
                 return Err(EngineError::Cuda {
                     call: format!("the buffer `{name}`"),
-                    problem: "is missing or not aligned to 256 bytes".into(),
+                    problem: format!("is missing or not aligned to {align} bytes"),
                 });
             }
         }
@@ -339,6 +343,11 @@ impl<'a> Binder<'a> {
             })
             .collect();
         let problems: Vec<Problem> = problems.into_iter().collect();
+        let kernels = program.training.iter().chain(&program.inference).filter_map(|s| match s {
+            Step::Kernel(launch) => Some((launch.source, &launch.defines[..])),
+            _ => None,
+        });
+        gpu.prepare(kernels)?;
         Ok(Self { gpu, chooser: Chooser::new(gpu, &problems)?, workspace: WORKSPACE })
     }
 

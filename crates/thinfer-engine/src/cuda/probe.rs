@@ -1,5 +1,6 @@
 //! What of CUDA this machine has, for `thinfer doctor` and for errors that help.
 
+use cudarc::driver::sys::CUdevice_attribute as Attribute;
 use cudarc::driver::{self, CudaContext};
 use cudarc::{cublaslt, cudnn, nvrtc as rtc};
 
@@ -104,7 +105,6 @@ fn devices() -> Result<Vec<Device>, String> {
             // SAFETY: the device was listed by the driver just now.
             unsafe { driver::result::device::get_attribute(device, which) }.map_err(say)
         };
-        use driver::sys::CUdevice_attribute as Attribute;
         let capability = (
             attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
             attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,

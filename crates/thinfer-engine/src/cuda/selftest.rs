@@ -10,7 +10,7 @@ use super::plan::{CudaPlan, DeviceIo};
 use crate::arena::Arena;
 use crate::dataset::Dataset;
 use crate::error::EngineError;
-use crate::network::Network;
+use crate::network::{Network, Op};
 use crate::noise::{Key, Stream};
 use crate::ops::loss::Loss;
 use crate::param::Role;
@@ -40,6 +40,16 @@ fn limit(precision: Precision) -> f64 {
         Precision::Bf16 => 2e-2,
     }
 }
+
+/// What is allowed in tf32 and bf16 for gradients of a network with kinks, as a part of a tensor's
+/// norm.
+///
+/// A value that rounding moves over the kink of a ReLU, or past its neighbour in a maximum, moves
+/// its whole gradient. Measured on the CPU alone, relative noise of 2^-9 on weights and inputs moves
+/// gradients of the residual, bottleneck and LeNet cases by 0.07 to 0.16 of their norm, 2^-14 still
+/// by up to 0.12, and 2^-20 by 1e-5; the smooth network moves by 0.007 at 2^-9. So this only finds
+/// gross mistakes: f32 and the smooth networks are held to the tight limits.
+const KINK_LIMIT: f64 = 2e-1;
 
 /// Compares every operation and whole networks with the CPU, in every precision.
 pub fn selftest(gpu: &Arc<Gpu>) -> Result<Vec<Check>, EngineError> {
@@ -230,6 +240,17 @@ fn worst(got: &[f32], expected: &[f32], floor: f64) -> f64 {
     got.iter().zip(expected).map(difference).fold(0.0, f64::max) / largest.max(f64::MIN_POSITIVE)
 }
 
+/// The norm of the difference as a part of the norm, or of that of a constant `floor`.
+fn distance(got: &[f32], expected: &[f32], floor: f64) -> f64 {
+    let (mut apart, mut norm) = (0.0, 0.0);
+    for (a, b) in got.iter().zip(expected) {
+        apart += f64::from(a - b).powi(2);
+        norm += f64::from(*b).powi(2);
+    }
+    let ratio = (apart / f64::max(norm, floor * floor * got.len() as f64)).sqrt();
+    if ratio.is_finite() { ratio } else { f64::INFINITY }
+}
+
 fn compare(gpu: &Arc<Gpu>, case: &Case, precision: Precision) -> Result<Vec<Check>, EngineError> {
     let Case { name, network, batch } = case;
     let setting = Setting::new(network, *batch, precision);
@@ -253,15 +274,19 @@ fn compare(gpu: &Arc<Gpu>, case: &Case, precision: Precision) -> Result<Vec<Chec
     // A bias in front of a batch norm has no gradient but rounding, so a tensor is measured
     // against a part of the largest gradient at least.
     let largest = expected.gradient.iter().fold(0.0, |m: f64, v| m.max(f64::from(v.abs())));
+    let kinks = network.nodes().iter().any(|n| matches!(n.op, Op::Relu | Op::MaxPool { .. }));
+    let kinks = kinks && precision != Precision::F32;
+    let gradient_limit = if kinks { KINK_LIMIT } else { limit };
+    let measure = if kinks { distance } else { worst };
     let mut most = (0.0, "");
     for param in network.params() {
-        let range = param.range();
-        let w = worst(&got.gradient[range.clone()], &expected.gradient[range], 1e-2 * largest);
+        let (got, expected) = (&got.gradient[param.range()], &expected.gradient[param.range()]);
+        let w = measure(got, expected, 1e-2 * largest);
         if w >= most.0 {
             most = (w, &param.name);
         }
     }
-    checks.push(check(&format!("gradient (worst {})", most.1), most.0, limit));
+    checks.push(check(&format!("gradient (worst {})", most.1), most.0, gradient_limit));
     if !setting.stats.is_empty() {
         checks.push(check("running statistics", worst(&got.stats, &expected.stats, 0.0), limit));
     }

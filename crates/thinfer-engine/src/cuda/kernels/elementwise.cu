@@ -8,7 +8,8 @@ __device__ __forceinline__ float curve(float x) {
 #ifdef TANH
     return tanhf(x);
 #else
-    return fmaxf(x, 0.f);
+    // Written so that what is not a number stays so and is noticed.
+    return x <= 0.f ? 0.f : x;
 #endif
 }
 

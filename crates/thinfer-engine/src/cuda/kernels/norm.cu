@@ -170,7 +170,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) norm_apply(
 #endif
 #ifdef RELU
 #pragma unroll
-            for (int j = 0; j < V; j++) v[j] = fmaxf(v[j], 0.f);
+            for (int j = 0; j < V; j++) v[j] = v[j] <= 0.f ? 0.f : v[j];
 #endif
             put(y + (size_t)row * channels + t.c, v);
         }

@@ -26,7 +26,7 @@ extern "C" __global__ void max_forward(const act* x, act* y, u8* which, Pool p) 
                 take(x + ((size_t)(n * p.height + h) * p.width + w) * p.channels + g * V, v);
 #pragma unroll
                 for (int j = 0; j < V; j++)
-                    if (v[j] > best[j] || at[j] == 255) {
+                    if ((!(v[j] <= best[j]) && best[j] == best[j]) || at[j] == 255) {
                         best[j] = v[j];
                         at[j] = (u8)(a * p.kw + b);
                     }
