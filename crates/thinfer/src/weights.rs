@@ -5,7 +5,7 @@
 //! columns channel by channel, where the network itself has them pixel by pixel. Every batch norm
 //! has its `num_batches_tracked` as well; reading does not need it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use safetensors::SafeTensors;
@@ -67,17 +67,13 @@ fn entries(network: &Network) -> Vec<Entry<'_>> {
         }
     }
     let plain = |param: &Param| Inner { pixels: 1, channels: param.fan_in() };
-    let params = network.params().iter().enumerate().map(|(at, param)| match param.shape[..] {
-        [out, rows, columns, channels] => Entry {
-            param,
-            inner: Inner { pixels: rows * columns, channels },
-            shape: vec![out, channels, rows, columns],
-            statistic: false,
-        },
-        _ => {
-            let inner = inner.get(&at).copied().unwrap_or_else(|| plain(param));
-            Entry { param, inner, shape: param.shape.clone(), statistic: false }
-        }
+    let params = network.params().iter().enumerate().map(|(at, param)| {
+        let (inner, shape) = if let [out, rows, columns, channels] = param.shape[..] {
+            (Inner { pixels: rows * columns, channels }, vec![out, channels, rows, columns])
+        } else {
+            (inner.get(&at).copied().unwrap_or_else(|| plain(param)), param.shape.clone())
+        };
+        Entry { param, inner, shape, statistic: false }
     });
     let stats = network.stats().iter().map(|param| Entry {
         param,
@@ -131,7 +127,7 @@ fn from_bytes(path: &Path, network: &Network, bytes: &[u8]) -> Result<Weights> {
         Error::store(path, format!("is not a whole safetensors file ({e}); write it again"))
     })?;
     let (mut missing, mut wrong) = (Vec::new(), Vec::new());
-    let mut extra: BTreeMap<&str, ()> = file.names().into_iter().map(|n| (n, ())).collect();
+    let mut extra: BTreeSet<&str> = file.names().into_iter().collect();
     for name in counters(network) {
         extra.remove(name.as_str());
     }
@@ -161,7 +157,7 @@ fn from_bytes(path: &Path, network: &Network, bytes: &[u8]) -> Result<Weights> {
             entry.inner.places().zip(from).for_each(|(at, value)| to[at] = *value);
         }
     }
-    let extra: Vec<String> = extra.into_keys().map(|name| format!("`{name}`")).collect();
+    let extra: Vec<String> = extra.into_iter().map(|name| format!("`{name}`")).collect();
     let problems: Vec<String> =
         [("missing", missing), ("not in the network", extra), ("wrong", wrong)]
             .into_iter()

@@ -3,7 +3,9 @@
 // Two launches. Which element goes to which thread, and the order of all sums, depend on n and the
 // launch alone, so the factor has the same bits every time. Sums are in double.
 #define KEEP 1u
+#ifndef THREADS
 #define THREADS 256
+#endif
 
 INLINE double block_sum(double mine) {
     __shared__ double sums[THREADS];

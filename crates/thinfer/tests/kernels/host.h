@@ -9,6 +9,9 @@
 #define __global__
 #define __forceinline__ inline
 #define __launch_bounds__(...)
+// Blocks of one thread only, where a kernel shares memory.
+#define __shared__ static
+#define __syncthreads()
 
 struct Index { unsigned x; };
 static Index blockIdx, blockDim, threadIdx, gridDim;

@@ -28,6 +28,7 @@ struct Program {
 const FACTOR: f32 = 0.625;
 
 impl Program {
+    #[expect(clippy::print_stderr, reason = "a test that skips says why")]
     fn new(source: &str, main: &str, defines: &[&str]) -> Option<Self> {
         let compiler = std::env::var("CXX").unwrap_or_else(|_| "c++".into());
         if Command::new(&compiler).arg("--version").output().is_err() {
@@ -84,7 +85,7 @@ fn floats(bytes: &[u8]) -> Vec<f32> {
 
 /// The buffers of a chain in the middle of its life.
 #[derive(Clone)]
-struct State {
+struct Chain {
     weights: Vec<f32>,
     forward: Option<Vec<f32>>,
     gradient: Vec<f32>,
@@ -92,7 +93,7 @@ struct State {
     marks: Vec<u8>,
 }
 
-impl State {
+impl Chain {
     fn new() -> Self {
         let draw = |step: u64, scale: f32| {
             let mut values = vec![0.0; N];
@@ -184,7 +185,7 @@ fn check_sghmc(noise: NoiseRule, rho: RhoRule, exact: bool, freeze: bool, k: f32
         rho,
         freeze,
     };
-    let mut want = State::new();
+    let mut want = Chain::new();
     let mut got = want.clone();
     let scalars = SghmcScalars { coeffs, key: KEY, step: STEP };
     if !got.run(kernels::sghmc(noise, rho), exact, &scalars, FACTOR) {
@@ -239,14 +240,14 @@ fn sghmc_can_write_the_masked_weights_in_the_same_pass() {
     let scalars = SghmcScalars { coeffs, key: KEY, step: STEP };
     let exact = kernels::sghmc(NoiseRule::Exact, RhoRule::Exact);
     let fused = Kernel { defines: &["FORWARD=1"], ..exact };
-    let mut apart = State { forward: Some(vec![9.0; N]), ..State::new() };
+    let mut apart = Chain { forward: Some(vec![9.0; N]), ..Chain::new() };
     if !apart.run(exact, true, &scalars, 1.0) || !apart.run(kernels::MASK, true, &scalars, 1.0) {
         return;
     }
     let masked = apart.weights.iter().zip(&apart.marks);
     let masked: Vec<f32> = masked.map(|(w, m)| if m & 1 == 1 { *w } else { 0.0 }).collect();
     assert_eq!(apart.forward.as_deref(), Some(&masked[..]));
-    let mut together = State { forward: Some(vec![9.0; N]), ..State::new() };
+    let mut together = Chain { forward: Some(vec![9.0; N]), ..Chain::new() };
     assert!(together.run(fused, true, &scalars, 1.0));
     assert_eq!(together.weights, apart.weights);
     assert_eq!(together.forward, apart.forward);
@@ -270,7 +271,7 @@ fn cv_adam_has_the_bits_of_the_cpu() {
     };
     let scalars = CvAdamScalars { coeffs, key: KEY, step: STEP };
     for exact in [true, false] {
-        let mut want = State { forward: Some(vec![0.0; N]), ..State::new() };
+        let mut want = Chain { forward: Some(vec![0.0; N]), ..Chain::new() };
         let mut got = want.clone();
         if !got.run(kernels::CV_ADAM_DRAW, exact, &scalars, 1.0) {
             return;
@@ -296,7 +297,7 @@ fn cv_adam_has_the_bits_of_the_cpu() {
 fn sgd_has_the_bits_of_the_cpu() {
     let scalars = SgdScalars { momentum: 0.9, decay: 5e-4, rate: 0.1 };
     for exact in [true, false] {
-        let mut want = State::new();
+        let mut want = Chain::new();
         let mut got = want.clone();
         if !got.run(kernels::SGD, exact, &scalars, 1.0) {
             return;
@@ -345,5 +346,53 @@ fn gathered_images_are_those_of_the_cpu() {
                 assert_eq!(got[3].to_bits(), 0);
             }
         }
+    }
+}
+
+#[test]
+fn rows_of_a_table_are_gathered() {
+    let (rows, batch, columns) = (30u32, 8usize, 5usize);
+    let inputs: Vec<f32> = (0..rows * 5).map(|i| i as f32).collect();
+    let outcomes: Vec<f32> = (0..rows * 2).map(|i| -(i as f32)).collect();
+    let order = KEY.permutation(1, rows as usize);
+    let main = include_str!("table.h");
+    let Some(program) = Program::new(augment::CUDA_SOURCE, main, &[]) else { return };
+    let out = program.run(&vec![
+        of_floats(&inputs),
+        of_floats(&outcomes),
+        bytes(order.iter().copied()),
+        bytes([1]),
+        vec![0; 4 * batch * columns],
+        vec![0; 4 * batch * 2],
+        bytes([8, 5, 2]),
+    ]);
+    for (slot, &row) in order[batch..2 * batch].iter().enumerate() {
+        let row = row as usize;
+        assert_eq!(floats(&out[4])[5 * slot..5 * slot + 5], inputs[5 * row..5 * row + 5]);
+        assert_eq!(floats(&out[5])[2 * slot..2 * slot + 2], outcomes[2 * row..2 * row + 2]);
+    }
+}
+
+#[test]
+fn long_gradients_are_clipped_to_the_limit() {
+    let state = Chain::new();
+    let live = state.gradient.iter().zip(&state.marks).filter(|(_, mark)| **mark & 1 == 1);
+    let norm = live.map(|(g, _)| f64::from(*g).powi(2)).sum::<f64>().sqrt();
+    let kernel = kernels::CLIP_PARTIAL;
+    let Some(program) = Program::new(kernel.source, include_str!("clip.h"), &["THREADS=1"]) else {
+        return;
+    };
+    for (most, clipped) in [(norm / 3.0, 5u32), (norm * 1.001, 4)] {
+        let out = program.run(&vec![
+            of_floats(&state.gradient),
+            state.marks.clone(),
+            vec![0; 8 * 7],
+            most.to_le_bytes().to_vec(),
+            of_floats(&[0.0]),
+            bytes([4]),
+        ]);
+        let want = (most / norm).min(1.0) as f32;
+        assert!((floats(&out[4])[0] - want).abs() < 1e-7, "{} is not {want}", floats(&out[4])[0]);
+        assert_eq!(out[5], clipped.to_le_bytes());
     }
 }
