@@ -24,6 +24,34 @@ pub struct Arena {
     marks: Vec<u8>,
     stats: Vec<f32>,
     clipped: u64,
+    record: Option<Vec<Call>>,
+    recorded: usize,
+}
+
+/// A pass as a CUDA kernel: the text to compile, the function in it, and `NAME=value` definitions.
+///
+/// Every such kernel has one signature: weights, what the network reads where that is kept apart, its
+/// bf16 copy, gradient, two state buffers, marks, length, a table of scalars with one entry a step,
+/// the step, and a factor on the gradient.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kernel {
+    /// CUDA C++.
+    pub source: &'static str,
+    /// The function's name.
+    pub entry: &'static str,
+    /// Definitions for the preprocessor.
+    pub defines: &'static [&'static str],
+}
+
+/// A pass that was recorded instead of run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Call {
+    /// What it is on CUDA.
+    pub kernel: Kernel,
+    /// Its entry in the kernel's table of scalars.
+    pub scalars: Vec<u32>,
+    /// The limit that it wants kept.
+    pub clip: Option<Clip>,
 }
 
 /// A limit on the length of the gradient.
@@ -62,6 +90,11 @@ pub trait Pass: Sync {
     fn clip(&self) -> Option<Clip> {
         None
     }
+
+    /// The same pass on CUDA, with the numbers of this step.
+    fn kernel(&self) -> Option<(Kernel, Vec<u32>)> {
+        None
+    }
 }
 
 impl Arena {
@@ -87,6 +120,8 @@ impl Arena {
             state: vec![vec![0.0; n]; state_buffers],
             marks: vec![0; n],
             clipped: 0,
+            record: None,
+            recorded: 0,
             stats: Vec::new(),
         }
     }
@@ -212,6 +247,13 @@ impl Arena {
 
     /// Runs a pass over all buffers, in parallel where they are long.
     pub fn run(&mut self, pass: &impl Pass) {
+        if let Some(record) = &mut self.record {
+            // A pass without a kernel leaves a gap, which `record` reports.
+            let clip = pass.clip();
+            record.extend(pass.kernel().map(|(kernel, scalars)| Call { kernel, scalars, clip }));
+            self.recorded += 1;
+            return;
+        }
         let clip = |clip| clip_factor(&self.gradient, &self.marks, clip);
         let factor = pass.clip().map_or(1.0, clip);
         self.clipped += u64::from(factor < 1.0);
@@ -253,6 +295,21 @@ impl Arena {
                 let first = at * piece;
                 pass.apply(Chunk { first, weights, forward, gradient, factor, state, marks });
             });
+    }
+
+    /// What `work` would run, as CUDA calls. Nothing in the arena changes.
+    pub fn record(&mut self, work: impl FnOnce(&mut Self)) -> Result<Vec<Call>, EngineError> {
+        self.record = Some(Vec::new());
+        self.recorded = 0;
+        work(self);
+        let calls = self.record.take().unwrap_or_default();
+        if calls.len() == self.recorded {
+            return Ok(calls);
+        }
+        Err(EngineError::Cuda {
+            call: "a method's update".into(),
+            problem: "has no CUDA kernel; run it with `--device cpu`".into(),
+        })
     }
 
     /// How many passes had to shorten the gradient since the last call.

@@ -41,7 +41,7 @@ mod real;
 mod source;
 mod vectorize;
 
-pub use arena::{Arena, Chunk, Clip, Pass};
+pub use arena::{Arena, Call, Chunk, Clip, Kernel, Pass};
 pub use dataset::Dataset;
 pub use error::EngineError;
 pub use network::{Network, NetworkBuilder, Node, NodeId, Op, Shape, Window};

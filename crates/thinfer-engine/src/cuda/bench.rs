@@ -97,7 +97,7 @@ pub fn profile_plan(
 }
 
 /// Median milliseconds of a replay of `work` in a graph.
-fn replay(
+pub(crate) fn replay(
     gpu: &Gpu,
     mut work: impl FnMut() -> Result<(), EngineError>,
 ) -> Result<f64, EngineError> {

@@ -8,7 +8,7 @@ use cudarc::driver::sys::{
 };
 use cudarc::driver::{
     CudaContext, CudaFunction, CudaGraph, CudaModule, CudaSlice, CudaStream, DevicePtr, DeviceRepr,
-    ValidAsZeroBits,
+    LaunchConfig, PushKernelArg, ValidAsZeroBits,
 };
 use cudarc::nvrtc::Ptx;
 use cudarc::{cublaslt, cudnn};
@@ -32,6 +32,42 @@ pub struct Gpu {
     name: String,
     multiprocessors: u32,
     modules: Mutex<BTreeMap<u64, Arc<CudaModule>>>,
+}
+
+/// An argument of a kernel.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Value {
+    /// An address; 0 is a null pointer.
+    At(u64),
+    U32(u32),
+    F64(f64),
+    /// A struct of at most sixteen 4-byte fields.
+    Words(Vec<u32>),
+}
+
+/// Room for one argument of a kernel. CUDA reads as many bytes as the parameter has.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(crate) struct Slot(pub(crate) [u64; 8]);
+
+// SAFETY: plain numbers, and the kernel's parameter is never larger than a slot.
+unsafe impl DeviceRepr for Slot {}
+
+impl Value {
+    fn slot(&self) -> Slot {
+        let mut slot = Slot([0; 8]);
+        match self {
+            Value::At(address) => slot.0[0] = *address,
+            Value::U32(value) => slot.0[0] = u64::from(*value),
+            Value::F64(value) => slot.0[0] = value.to_bits(),
+            Value::Words(words) => {
+                for (i, word) in words.iter().enumerate() {
+                    slot.0[i / 2] |= u64::from(*word) << (32 * (i % 2));
+                }
+            }
+        }
+        slot
+    }
 }
 
 /// A cuBLASLt handle.
@@ -168,6 +204,62 @@ impl Gpu {
         let graph = self.stream.end_capture(CUgraphInstantiate_flags(0));
         done?;
         graph.named("cuStreamEndCapture")?.ok_or_else(|| call("cuStreamEndCapture", "no graph"))
+    }
+
+    /// Puts a kernel with 256 threads a block on the stream.
+    pub(crate) fn launch(
+        &self,
+        function: &CudaFunction,
+        blocks: usize,
+        values: &[Value],
+    ) -> Result<(), EngineError> {
+        self.launch_blocks(function, blocks as u32, 256, values)
+    }
+
+    /// Puts a kernel of one block on the stream.
+    pub(crate) fn launch_small(
+        &self,
+        function: &CudaFunction,
+        threads: u32,
+        values: &[Value],
+    ) -> Result<(), EngineError> {
+        self.launch_blocks(function, 1, threads, values)
+    }
+
+    fn launch_blocks(
+        &self,
+        function: &CudaFunction,
+        blocks: u32,
+        threads: u32,
+        values: &[Value],
+    ) -> Result<(), EngineError> {
+        let slots: Vec<Slot> = values.iter().map(Value::slot).collect();
+        let mut builder = self.stream.launch_builder(function);
+        for slot in &slots {
+            builder.arg(slot);
+        }
+        let config = LaunchConfig {
+            grid_dim: (blocks, 1, 1),
+            block_dim: (threads, 1, 1),
+            shared_mem_bytes: 0,
+        };
+        // SAFETY: callers give the kernel the arguments of its signature and lengths that stay inside
+        // the buffers.
+        unsafe { builder.launch(config) }.named("cuLaunchKernel")?;
+        Ok(())
+    }
+
+    /// Copies `from` to the start of a buffer.
+    pub(crate) fn write<T: DeviceRepr>(
+        &self,
+        to: &mut CudaSlice<T>,
+        from: &[T],
+    ) -> Result<(), EngineError> {
+        if from.is_empty() {
+            return Ok(());
+        }
+        self.stream.memcpy_htod(from, to).named("cuMemcpyHtoD")?;
+        self.wait()
     }
 
     /// Waits for everything on the stream.

@@ -3,6 +3,7 @@
 //! All libraries are opened at run time, so this builds and starts on machines without CUDA.
 
 mod backward;
+mod batches;
 mod bench;
 mod context;
 mod conv;
@@ -19,9 +20,11 @@ mod nvrtc;
 mod plan;
 mod probe;
 mod selftest;
+mod session;
 mod step;
 mod weights;
 
+pub use batches::Source;
 pub use bench::{Timing, profile_plan, time_plan};
 pub use context::Gpu;
 pub use lower::PlanOptions;
@@ -29,6 +32,7 @@ pub use memory::MemoryPlan;
 pub use plan::{CudaPlan, DeviceIo, plan_memory};
 pub use probe::{Device, Library, Report, probe};
 pub use selftest::{Check, selftest};
+pub use session::{Parts, Session, StepCalls, Tally};
 
 /// The arithmetic of activations, weights and their gradients on a GPU. Sums, statistics and
 /// everything a method keeps are f32 in all of them.

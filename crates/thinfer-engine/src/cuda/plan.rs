@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use cudarc::driver::{CudaFunction, CudaSlice, DeviceRepr, LaunchConfig, PushKernelArg};
+use cudarc::driver::{CudaFunction, CudaSlice, LaunchConfig, PushKernelArg};
 
 use super::Precision;
-use super::context::Gpu;
+use super::context::{Gpu, Slot};
 use super::conv::{Chooser, Chosen, Problem};
 use super::dnn::{self, Desc, Direction};
 use super::error::Named;
@@ -84,14 +84,6 @@ impl Bound {
         }
     }
 }
-
-/// Room for one argument of a kernel. CUDA reads as many bytes as the parameter has.
-#[derive(Clone, Copy)]
-#[repr(C)]
-struct Slot([u64; 8]);
-
-// SAFETY: plain numbers, and the kernel's parameter is never larger than a slot.
-unsafe impl DeviceRepr for Slot {}
 
 impl CudaPlan {
     /// Compiles `network`. Takes seconds the first time on a machine; choices are kept on disk.

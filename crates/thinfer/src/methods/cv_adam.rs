@@ -4,6 +4,7 @@ use thinfer_engine::elementary::sigmoid;
 use thinfer_engine::noise::{Key, Stream};
 use thinfer_engine::{Arena, Chunk, Pass, vectorize};
 
+use super::kernels::{self, CvAdamScalars, Kernel, Scalars};
 use super::{Method, Tick, Vitals};
 use crate::error::Result;
 use crate::prune::ALIVE;
@@ -97,6 +98,11 @@ struct Update {
 }
 
 impl Pass for Update {
+    fn kernel(&self) -> Option<(Kernel, Vec<u32>)> {
+        let Self { coeffs, key, step } = *self;
+        Some((kernels::CV_ADAM, CvAdamScalars { coeffs, key, step }.words()))
+    }
+
     fn apply(&self, mut chunk: Chunk<'_>) {
         let [m, rho] = &mut chunk.state[..] else { return };
         let mut eps = [0.0; PIECE];
@@ -116,12 +122,17 @@ impl Pass for Update {
 
 /// `forward ← μ + α τ ε`
 struct Draw {
-    alpha: f32,
+    coeffs: Coeffs,
     key: Key,
     step: u64,
 }
 
 impl Pass for Draw {
+    fn kernel(&self) -> Option<(Kernel, Vec<u32>)> {
+        let Self { coeffs, key, step } = *self;
+        Some((kernels::CV_ADAM_DRAW, CvAdamScalars { coeffs, key, step }.words()))
+    }
+
     fn apply(&self, mut chunk: Chunk<'_>) {
         let forward = &mut *chunk.forward;
         self.key.normals(self.step, chunk.first, forward);
@@ -132,7 +143,7 @@ impl Pass for Draw {
             #[inline(always)]
             || {
                 for i in 0..n {
-                    forward[i] = mu[i] + self.alpha * sigmoid(rho[i]) * forward[i];
+                    forward[i] = mu[i] + self.coeffs.alpha * sigmoid(rho[i]) * forward[i];
                 }
             },
         );
@@ -141,6 +152,19 @@ impl Pass for Draw {
 }
 
 impl CvAdamMethod {
+    fn coeffs(&self, tick: Tick) -> Coeffs {
+        let config = &self.config;
+        Coeffs {
+            beta1: config.beta1 as f32,
+            beta2: config.beta2 as f32,
+            rate: tick.rates.step_size as f32,
+            alpha: self.alpha(tick),
+            eta: tick.rates.eta as f32,
+            n: config.train_rows as f32,
+            decay: (config.weight_decay * tick.rates.decay_factor) as f32,
+        }
+    }
+
     fn alpha(&self, tick: Tick) -> f32 {
         let paper = tick.rates.temperature * tick.rates.step_size.powf(0.75);
         self.config.alpha.unwrap_or(paper) as f32
@@ -159,21 +183,11 @@ impl Method for CvAdamMethod {
     }
 
     fn materialize(&self, arena: &mut Arena, tick: Tick) {
-        arena.run(&Draw { alpha: self.alpha(tick), key: self.key, step: tick.step });
+        arena.run(&Draw { coeffs: self.coeffs(tick), key: self.key, step: tick.step });
     }
 
     fn update(&self, arena: &mut Arena, tick: Tick) {
-        let config = &self.config;
-        let coeffs = Coeffs {
-            beta1: config.beta1 as f32,
-            beta2: config.beta2 as f32,
-            rate: tick.rates.step_size as f32,
-            alpha: self.alpha(tick),
-            eta: tick.rates.eta as f32,
-            n: config.train_rows as f32,
-            decay: (config.weight_decay * tick.rates.decay_factor) as f32,
-        };
-        arena.run(&Update { coeffs, key: self.key, step: tick.step });
+        arena.run(&Update { coeffs: self.coeffs(tick), key: self.key, step: tick.step });
     }
 
     /// A draw from q; its noise has a stream of its own, so taking samples does not disturb the run.

@@ -4,6 +4,7 @@ use thinfer_engine::noise::Key;
 use thinfer_engine::{Arena, Chunk, Pass};
 
 use super::sghmc::{self, Sghmc};
+use super::kernels::{self, Kernel};
 use super::{Method, Tick, Vitals};
 use crate::error::Result;
 use crate::prune::{self, Groups, KEEP, SLAB, SoftThreshold};
@@ -74,6 +75,10 @@ pub struct EmMcmcMethod {
 struct Mask;
 
 impl Pass for Mask {
+    fn kernel(&self) -> Option<(Kernel, Vec<u32>)> {
+        Some((kernels::MASK, Vec::new()))
+    }
+
     fn apply(&self, chunk: Chunk<'_>) {
         for ((to, w), mark) in chunk.forward.iter_mut().zip(chunk.weights.iter()).zip(chunk.marks) {
             *to = if mark & KEEP != 0 { *w } else { 0.0 };
@@ -85,6 +90,10 @@ impl Pass for Mask {
 struct Cut;
 
 impl Pass for Cut {
+    fn kernel(&self) -> Option<(Kernel, Vec<u32>)> {
+        Some((kernels::CUT, Vec::new()))
+    }
+
     fn apply(&self, chunk: Chunk<'_>) {
         for (w, mark) in chunk.weights.iter_mut().zip(chunk.marks) {
             if mark & KEEP == 0 {

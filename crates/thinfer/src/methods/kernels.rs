@@ -15,16 +15,7 @@ use thinfer_engine::noise::{CUDA_SOURCE, Key};
 use super::sghmc::{NoiseRule, RhoRule};
 use super::{cv_adam, sghmc};
 
-/// A kernel: the text to compile, the function in it, and `NAME=value` definitions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Kernel {
-    /// CUDA C++.
-    pub source: &'static str,
-    /// The function's name.
-    pub entry: &'static str,
-    /// Definitions for the preprocessor.
-    pub defines: &'static [&'static str],
-}
+pub use thinfer_engine::Kernel;
 
 const fn kernel(source: &'static str, entry: &'static str) -> Kernel {
     Kernel { source, entry, defines: &[] }
@@ -34,7 +25,6 @@ const SGD_SOURCE: &str = joined!(CUDA_SOURCE, include_str!("sgd.cu"));
 const CV_ADAM_SOURCE: &str = joined!(CUDA_SOURCE, include_str!("cv_adam.cu"));
 const SGHMC_SOURCE: &str = joined!(CUDA_SOURCE, include_str!("sghmc.cu"));
 const MASK_SOURCE: &str = joined!(CUDA_SOURCE, include_str!("mask.cu"));
-const CLIP_SOURCE: &str = joined!(CUDA_SOURCE, include_str!("clip.cu"));
 
 /// SGD's update; [`SgdScalars`]. State: momentum.
 pub const SGD: Kernel = kernel(SGD_SOURCE, "sgd");
@@ -46,14 +36,6 @@ pub const CV_ADAM: Kernel = kernel(CV_ADAM_SOURCE, "cv_adam");
 pub const MASK: Kernel = kernel(MASK_SOURCE, "mask");
 /// Sets pruned weights to zero. No scalars.
 pub const CUT: Kernel = kernel(MASK_SOURCE, "cut");
-/// Writes the bf16 copy of what the network reads. No scalars.
-pub const LOWER: Kernel = kernel(MASK_SOURCE, "lower");
-/// First stage of the clip factor: `(g, marks, n, partial)`, one `f64` a block of 256 threads.
-pub const CLIP_PARTIAL: Kernel = kernel(CLIP_SOURCE, "clip_partial");
-/// Second stage, one block of 256 threads: `(partial, count, most: f64, factor, clipped)`.
-pub const CLIP_FACTOR: Kernel = kernel(CLIP_SOURCE, "clip_factor");
-/// Adds 1 to the step counter: `(step)`, one thread.
-pub const ADVANCE: Kernel = kernel(include_str!("step.cu"), "advance");
 
 /// The update of Algorithms 2 and 3; [`SghmcScalars`]. State: v, ρ.
 pub const fn sghmc(noise: NoiseRule, rho: RhoRule) -> Kernel {
@@ -76,10 +58,6 @@ pub fn all() -> Vec<Kernel> {
         CV_ADAM,
         MASK,
         CUT,
-        LOWER,
-        CLIP_PARTIAL,
-        CLIP_FACTOR,
-        ADVANCE,
         Kernel { defines: &["FORWARD=1"], ..sghmc(NoiseRule::Exact, RhoRule::Exact) },
     ];
     for noise in [NoiseRule::Exact, NoiseRule::Paper] {

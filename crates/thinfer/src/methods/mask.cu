@@ -1,4 +1,4 @@
-// The two passes of em_mcmc.rs over the marks, and the plain copy to bf16. They read no scalars.
+// The two passes of em_mcmc.rs over the marks. They read no scalars.
 #define KEEP 1u
 
 // A thread takes four neighbours; the last block has the tail.
@@ -51,22 +51,6 @@ extern "C" __global__ void __launch_bounds__(256) cut(
                 w[j] = kept(w[j], marks[j]);
                 if (copy) low[j] = bf16(w[j]);
             }
-        }
-    }
-}
-
-// low <- what the network reads, for the first step and after weights were set from outside.
-extern "C" __global__ void __launch_bounds__(256) lower(
-    const float* __restrict__ w, const float* __restrict__ forward, unsigned short* __restrict__ low,
-    const float* g, const float* s0, const float* s1, const unsigned char* marks, u32 n,
-    const void* table, const u32* step, const float* clip)
-{
-    const float* read = forward ? forward : w;
-    FOR_EACH_FOUR(i, n) {
-        if (i + 4u <= n) {
-            *(ushort4*)(low + i) = bf16(*(const float4*)(read + i));
-        } else {
-            for (u32 j = i; j < n; ++j) low[j] = bf16(read[j]);
         }
     }
 }

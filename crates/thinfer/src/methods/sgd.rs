@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use thinfer_engine::noise::Key;
 use thinfer_engine::{Arena, Chunk, Pass, vectorize};
 
+use super::kernels::{self, Kernel, Scalars, SgdScalars};
 use super::{Method, Tick, Vitals};
 use crate::error::Result;
 use crate::prune::ALIVE;
@@ -43,6 +44,11 @@ struct Update {
 }
 
 impl Pass for Update {
+    fn kernel(&self) -> Option<(Kernel, Vec<u32>)> {
+        let Self { momentum, decay, rate } = *self;
+        Some((kernels::SGD, SgdScalars { momentum, decay, rate }.words()))
+    }
+
     fn apply(&self, mut chunk: Chunk<'_>) {
         vectorize(
             #[inline(always)]

@@ -5,6 +5,7 @@ use thinfer_engine::elementary::exp;
 use thinfer_engine::noise::{Key, Stream};
 use thinfer_engine::{Arena, Chunk, Clip, Pass, vectorize};
 
+use super::kernels::{self, Kernel, Scalars, SghmcScalars};
 use super::{Method, Tick, Vitals};
 use crate::error::Result;
 use crate::prune::{ALIVE, KEEP, SLAB};
@@ -270,6 +271,12 @@ pub(crate) struct Update {
 }
 
 impl Pass for Update {
+    fn kernel(&self) -> Option<(Kernel, Vec<u32>)> {
+        let Self { coeffs, key, step, .. } = *self;
+        let kernel = kernels::sghmc(coeffs.noise, coeffs.rho);
+        Some((kernel, SghmcScalars { coeffs, key, step }.words()))
+    }
+
     fn clip(&self) -> Option<Clip> {
         // With feedback thousands of pruned weights have gradients too, and their noise alone would
         // be longer than any useful limit.

@@ -56,16 +56,17 @@ extern "C" __global__ void __launch_bounds__(256) gather_images(
     if (pixel == 0 && targets) targets[slot] = labels[row];
 }
 
-// Rows of a plain table. One thread a number; `targets` may be null.
+// Rows of a plain table. One thread a number; `targets` may be null. A row of the output has
+// out_columns numbers, of which those beyond `columns` are left alone.
 extern "C" __global__ void __launch_bounds__(256) gather_table(
     const float* __restrict__ inputs, const float* __restrict__ outcomes, const u32* __restrict__ order,
     const u32* __restrict__ step, out_t* __restrict__ out, float* __restrict__ targets, u32 batch,
-    u32 columns, u32 target_columns)
+    u32 columns, u32 out_columns, u32 target_columns)
 {
     const u32 at = blockIdx.x * blockDim.x + threadIdx.x;
     const u32* rows = order + (u64)*step * batch;
     if (at < batch * columns) {
-        out[at] = made(inputs[(u64)rows[at / columns] * columns + at % columns]);
+        out[(u64)(at / columns) * out_columns + at % columns] = made(inputs[(u64)rows[at / columns] * columns + at % columns]);
     }
     if (targets && at < batch * target_columns) {
         targets[at] = outcomes[(u64)rows[at / target_columns] * target_columns + at % target_columns];

@@ -1,8 +1,8 @@
-// The factor min(1, most / |g|) of `clip_factor` in arena.rs, over the weights that are kept.
+// The factor min(1, most / |g|) of `clip_factor` in arena.rs, over elements whose mark has one of the bits
+// `among`.
 //
 // Two launches. Which element goes to which thread, and the order of all sums, depend on n and the
 // launch alone, so the factor has the same bits every time. Sums are in double.
-#define KEEP 1u
 #ifndef THREADS
 #define THREADS 256
 #endif
@@ -18,21 +18,21 @@ INLINE double block_sum(double mine) {
     return sums[0];
 }
 
-INLINE double square(float g, u32 mark) { return mark & KEEP ? (double)g * (double)g : 0.0; }
+INLINE double square(float g, u32 mark, u32 among) { return mark & among ? (double)g * (double)g : 0.0; }
 
 // Launch with blocks of 256 threads; `partial` has one number a block.
 extern "C" __global__ void __launch_bounds__(THREADS) clip_partial(
-    const float* __restrict__ g, const unsigned char* __restrict__ marks, u32 n, double* __restrict__ partial)
+    const float* __restrict__ g, const unsigned char* __restrict__ marks, u32 n, double* __restrict__ partial, u32 among)
 {
     double sum = 0.0;
     const u32 thread = blockIdx.x * THREADS + threadIdx.x;
     for (u32 i = thread; i < n / 4u; i += gridDim.x * THREADS) {
         float4 x = ((const float4*)g)[i];
         uchar4 mark = ((const uchar4*)marks)[i];
-        sum += (square(x.x, mark.x) + square(x.y, mark.y)) + (square(x.z, mark.z) + square(x.w, mark.w));
+        sum += (square(x.x, mark.x, among) + square(x.y, mark.y, among)) + (square(x.z, mark.z, among) + square(x.w, mark.w, among));
     }
     u32 tail = n / 4u * 4u + thread;
-    if (tail < n) sum += square(g[tail], marks[tail]);
+    if (tail < n) sum += square(g[tail], marks[tail], among);
     sum = block_sum(sum);
     if (threadIdx.x == 0) partial[blockIdx.x] = sum;
 }
