@@ -2,11 +2,8 @@
 //! NaN counts as the largest, so that it stays visible.
 
 use crate::network::{Shape, Window};
+use crate::ops::lanes::{LANES, Lanes, Plain};
 use crate::real::Real;
-use crate::vectorize::vectorize;
-
-/// Channels that are worked on together.
-const LANES: usize = 8;
 
 /// Sizes of one layer.
 #[derive(Clone, Copy, Debug)]
@@ -47,120 +44,81 @@ impl MaxPool {
 
     /// One or more images; `places` remembers which place of the window was the largest.
     pub(crate) fn forward<T: Real>(&self, x: &[T], y: &mut [T], places: &mut [u32]) {
-        vectorize(
-            #[inline(always)]
-            || {
-                if self.window == Window::square(2, 2, 0) {
-                    self.forward_of_four(x, y, places);
-                } else {
-                    self.forward_in_lanes(x, y, places);
-                }
-            },
-        );
-    }
-
-    /// The commonest window, in a form that compilers turn into vector instructions.
-    #[inline(always)]
-    fn forward_of_four<T: Real>(&self, x: &[T], y: &mut [T], places: &mut [u32]) {
-        let channels = self.from.channels;
-        let line = self.from.width * channels;
-        for row in 0..y.len() / (self.to.width * channels) {
-            let (image, row_of_image) = (row / self.to.height, row % self.to.height);
-            let first = image * self.from.len() + 2 * row_of_image * line;
-            for column in 0..self.to.width {
-                let from = first + 2 * column * channels;
-                let to = (row * self.to.width + column) * channels;
-                let mut channel = 0;
-                while channel < channels {
-                    let (from, to) = (from + channel, to + channel);
-                    let starts = [from, from + channels, from + line, from + line + channels];
-                    if to + LANES <= y.len() && starts[3] + LANES <= x.len() {
-                        largest_of_four::<T, LANES>(x, starts, &mut y[to..], &mut places[to..]);
-                        channel += LANES;
-                    } else {
-                        largest_of_four::<T, 1>(x, starts, &mut y[to..], &mut places[to..]);
-                        channel += 1;
-                    }
-                }
-            }
+        let images = y.len() / self.to.len();
+        assert!(x.len() >= images * self.from.len(), "a pool has too few inputs");
+        assert_eq!(y.len(), places.len(), "a pool has no room for its places");
+        #[cfg(target_arch = "x86_64")]
+        if std::arch::is_x86_feature_detected!("avx512f") {
+            // SAFETY: the feature was detected on the line above.
+            return unsafe { forward_with_avx512(self, x, y, places) };
         }
+        // SAFETY: plain lanes need no features.
+        unsafe { self.forward_in::<T, Plain<T, false>>(x, y, places) }
     }
 
-    /// Works on eight channels at once. Where fewer are left, the others belong to the pixel after
-    /// this one, which is written later; only at the end of all images are they done singly.
+    /// # Safety
+    /// The processor has the features of `V`.
     #[inline(always)]
-    fn forward_in_lanes<T: Real>(&self, x: &[T], y: &mut [T], places: &mut [u32]) {
+    unsafe fn forward_in<T: Real, V: Lanes<T>>(&self, x: &[T], y: &mut [T], places: &mut [u32]) {
         let channels = self.from.channels;
         let Window { size, stride, padding } = self.window;
-        let images = y.len() / self.to.len();
-        for image in 0..images {
-            for row in 0..self.to.height {
-                let rows = within(row * stride[0], size[0], padding[0], self.from.height);
-                for column in 0..self.to.width {
-                    let columns = within(column * stride[1], size[1], padding[1], self.from.width);
-                    let to = ((image * self.to.height + row) * self.to.width + column) * channels;
-                    let from = |down: usize, right: usize| {
-                        let line = row * stride[0] + down - padding[0];
-                        let at = column * stride[1] + right - padding[1];
-                        ((image * self.from.height + line) * self.from.width + at) * channels
-                    };
-                    let last = from(rows.end - 1, columns.end - 1);
-                    let mut channel = 0;
-                    while channel < channels {
-                        let at = to + channel;
-                        let taps = || {
-                            rows.clone().flat_map(|down| columns.clone().map(move |r| (down, r)))
-                        };
-                        let taps = taps().map(|(down, right)| {
-                            (down * size[1] + right, from(down, right) + channel)
-                        });
-                        if at + LANES <= y.len() && last + channel + LANES <= x.len() {
-                            largest::<T, LANES>(x, taps, &mut y[at..], &mut places[at..]);
-                            channel += LANES;
-                        } else {
-                            largest::<T, 1>(x, taps, &mut y[at..], &mut places[at..]);
-                            channel += 1;
-                        }
-                    }
-                }
+        let outputs = y.chunks_exact_mut(channels).zip(places.chunks_exact_mut(channels));
+        for (pixel, (y, places)) in outputs.enumerate() {
+            let (row, column) = (pixel / self.to.width, pixel % self.to.width);
+            let (image, row) = (row / self.to.height, row % self.to.height);
+            let rows = within(row * stride[0], size[0], padding[0], self.from.height);
+            let columns = within(column * stride[1], size[1], padding[1], self.from.width);
+            let pieces = y.chunks_mut(LANES).zip(places.chunks_mut(LANES));
+            for (piece, (y, places)) in pieces.enumerate() {
+                let taps = rows.clone().flat_map(|down| {
+                    let line = row * stride[0] + down - padding[0];
+                    let line = (image * self.from.height + line) * self.from.width;
+                    columns.clone().map(move |right| {
+                        let at = line + column * stride[1] + right - padding[1];
+                        ((down * size[1] + right) as u32, at * channels + piece * LANES)
+                    })
+                });
+                // SAFETY: the caller promises the features. Taps lie inside their image, which
+                // `forward` asserted to be there, and `y` holds no more channels than are left.
+                unsafe { V::largest(x, taps, y, places) };
             }
         }
     }
 
     /// `dx ← dy` at the places that were the largest and 0 elsewhere, where windows tile the image.
     pub(crate) fn backward_tiles<T: Real>(&self, places: &[u32], dy: &[T], dx: &mut [T]) {
-        vectorize(
-            #[inline(always)]
-            || self.backward_in_lanes(places, dy, dx),
-        );
+        let images = dx.len() / self.from.len();
+        assert!(self.tiles(), "windows overlap or leave pixels out");
+        assert!(dy.len() >= images * self.to.len(), "a pool has too few slopes");
+        assert!(places.len() >= dy.len(), "a pool has too few places");
+        #[cfg(target_arch = "x86_64")]
+        if std::arch::is_x86_feature_detected!("avx512f") {
+            // SAFETY: the feature was detected on the line above.
+            return unsafe { backward_with_avx512(self, places, dy, dx) };
+        }
+        // SAFETY: plain lanes need no features.
+        unsafe { self.backward_in::<T, Plain<T, false>>(places, dy, dx) }
     }
 
-    /// Writes in the order of memory, eight channels at once, as `forward_in_lanes` does.
+    /// # Safety
+    /// The processor has the features of `V`.
     #[inline(always)]
-    fn backward_in_lanes<T: Real>(&self, places: &[u32], dy: &[T], dx: &mut [T]) {
+    unsafe fn backward_in<T: Real, V: Lanes<T>>(&self, places: &[u32], dy: &[T], dx: &mut [T]) {
         let channels = self.from.channels;
         let [height, width] = self.window.size;
-        for line in 0..dx.len() / (self.from.width * channels) {
+        for (line, dx) in dx.chunks_exact_mut(self.from.width * channels).enumerate() {
             let (row, down) = (line / height, line % height);
-            for at in 0..self.from.width {
-                let (column, right) = (at / width, at % width);
-                let tap = (down * width + right) as u32;
+            for column in 0..self.to.width {
                 let from = (row * self.to.width + column) * channels;
-                let to = (line * self.from.width + at) * channels;
-                let mut channel = 0;
-                while channel < channels {
-                    let (from, to) = (from + channel, to + channel);
-                    if from + LANES <= dy.len() && to + LANES <= dx.len() {
-                        let mut slope = [T::ZERO; LANES];
-                        let (dy, places) = (&dy[from..][..LANES], &places[from..][..LANES]);
-                        for lane in 0..LANES {
-                            slope[lane] = if places[lane] == tap { dy[lane] } else { T::ZERO };
-                        }
-                        dx[to..][..LANES].copy_from_slice(&slope);
-                        channel += LANES;
-                    } else {
-                        dx[to] = if places[from] == tap { dy[from] } else { T::ZERO };
-                        channel += 1;
+                let (dy, places) = (&dy[from..][..channels], &places[from..][..channels]);
+                for right in 0..width {
+                    let dx = &mut dx[(column * width + right) * channels..][..channels];
+                    let tap = (down * width + right) as u32;
+                    for first in (0..channels).step_by(LANES) {
+                        let last = channels.min(first + LANES);
+                        let (dy, places) = (&dy[first..last], &places[first..last]);
+                        // SAFETY: the caller promises the features; the slices are of one length.
+                        unsafe { V::choose(dy, places, tap, &mut dx[first..last]) };
                     }
                 }
             }
@@ -190,57 +148,26 @@ fn within(start: usize, size: usize, padding: usize, pixels: usize) -> std::ops:
     padding.saturating_sub(start)..size.min(pixels + padding - start)
 }
 
-/// The largest of the numbers at all `taps`, for `W` channels.
-#[inline(always)]
-fn largest<T: Real, const W: usize>(
-    x: &[T],
-    taps: impl Iterator<Item = (usize, usize)>,
-    y: &mut [T],
-    places: &mut [u32],
-) {
-    let mut best = [T::ZERO; W];
-    let mut place = [u32::MAX; W];
-    for (tap, from) in taps {
-        let x = &x[from..from + W];
-        for lane in 0..W {
-            // NaN is larger than all but another NaN.
-            let (new, old) = (x[lane], best[lane]);
-            let keep = (new <= old || old.is_nan()) && place[lane] != u32::MAX;
-            best[lane] = if keep { old } else { new };
-            place[lane] = if keep { place[lane] } else { tap as u32 };
-        }
-    }
-    y[..W].copy_from_slice(&best);
-    places[..W].copy_from_slice(&place);
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f")]
+fn forward_with_avx512<T: Real>(pool: &MaxPool, x: &[T], y: &mut [T], places: &mut [u32]) {
+    // SAFETY: this function has the feature.
+    unsafe { pool.forward_in::<T, T::Wide>(x, y, places) }
 }
 
-#[inline(always)]
-fn largest_of_four<T: Real, const W: usize>(
-    x: &[T],
-    starts: [usize; 4],
-    y: &mut [T],
-    places: &mut [u32],
-) {
-    let [a, b, c, d] = starts.map(|start| &x[start..start + W]);
-    let (y, places) = (&mut y[..W], &mut places[..W]);
-    for lane in 0..W {
-        let (mut best, mut place) = (a[lane], 0);
-        for (tap, new) in [(1, b[lane]), (2, c[lane]), (3, d[lane])] {
-            let keep = new <= best || best.is_nan();
-            best = if keep { best } else { new };
-            place = if keep { place } else { tap };
-        }
-        y[lane] = best;
-        places[lane] = place;
-    }
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f")]
+fn backward_with_avx512<T: Real>(pool: &MaxPool, places: &[u32], dy: &[T], dx: &mut [T]) {
+    // SAFETY: this function has the feature.
+    unsafe { pool.backward_in::<T, T::Wide>(places, dy, dx) }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// [1 5 5; 2 4 0; 7 7 1] by windows of two that move by one, then in the two fast ways: the
-    /// first of equal values counts.
+    /// [1 5 5; 2 4 0; 7 7 1] by windows of two that move by one, the first of equal values
+    /// counts.
     #[test]
     fn worked_case() {
         let shape = |side| Shape { height: side, width: side, channels: 1 };
@@ -257,7 +184,7 @@ mod tests {
     /// Any number of channels, two images: against the definition, and both ways back.
     #[test]
     fn lanes_do_not_mix_channels() {
-        for channels in [1, 3, 6, 8, 11, 16] {
+        for channels in [1, 3, 6, 16, 19] {
             for (side, window) in [(4, Window::square(2, 2, 0)), (6, Window::square(3, 3, 0))] {
                 let to = Shape { height: 2, width: 2, channels };
                 let from = Shape { height: side, width: side, channels };
@@ -267,8 +194,8 @@ mod tests {
                 let n = 2 * to.len();
                 let (mut y, mut places) = (vec![0.0; n], vec![9; n]);
                 pool.forward(&x, &mut y, &mut places);
-                let dy: Vec<f64> = (1..=n).map(|i| i as f64).collect();
-                let (mut one, mut two) = (vec![0.0; x.len()], vec![f64::NAN; x.len()]);
+                let dy: Vec<f32> = (1..=n).map(|i| i as f32).collect();
+                let (mut one, mut two) = (vec![0.0; x.len()], vec![f32::NAN; x.len()]);
                 pool.backward(&places, &dy, &mut one);
                 pool.backward_tiles(&places, &dy, &mut two);
                 assert_eq!(one, two);
@@ -293,7 +220,7 @@ mod tests {
             let window = Window::square(size, size, 0);
             let pool = MaxPool { from, to: Shape::vector(1), window };
             let mut x = vec![1.0; size * size];
-            x[1] = f64::NAN;
+            x[1] = f32::NAN;
             let (mut y, mut places) = ([0.0], [9]);
             pool.forward(&x, &mut y, &mut places);
             assert!(y[0].is_nan() && places == [1]);
