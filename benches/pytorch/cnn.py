@@ -1,6 +1,6 @@
 """One training step of a small convolutional network in PyTorch on the CPU, four ways.
 
-    python benches/pytorch/cnn.py [--threads N] [--steps N] [--warmup N] [--trials N]
+    python benches/pytorch/cnn.py [--threads N] [--steps N] [--warmup N] [--trials N] [--eager]
 
 Data: random images of 28 x 28 x 1 in ten classes. Network: LeNet-5 with ReLU and max pooling,
 61,706 weights. A step gathers 128 images, takes the gradient of the mean cross entropy and moves the
@@ -75,6 +75,7 @@ def main():
     parser.add_argument("--steps", type=int, default=50, help="steps a trial")
     parser.add_argument("--warmup", type=int, default=30, help="steps before the first trial")
     parser.add_argument("--trials", type=int, default=20)
+    parser.add_argument("--eager", action="store_true", help="leave out torch.compile")
     given = parser.parse_args()
     torch.set_num_threads(given.threads)
     generator = torch.Generator().manual_seed(1)
@@ -83,7 +84,7 @@ def main():
     order = torch.randperm(IMAGES, generator=generator).split(BATCH)[:-1]
 
     variants, skipped, first_losses = {}, {}, {}
-    for compiled in (False, True):
+    for compiled in (False,) if given.eager else (False, True):
         for channels_last in (False, True):
             name = ("compiled" if compiled else "eager") + ("_channels_last" if channels_last else "")
             try:

@@ -2,8 +2,6 @@
 //!
 //! `cnn/lenet5` is the work of `benches/pytorch/cnn.py`.
 
-#![expect(missing_docs, reason = "criterion's macros make functions without documentation")]
-
 use std::time::Duration;
 
 use criterion::{Criterion, criterion_group, criterion_main};

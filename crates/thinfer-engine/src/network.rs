@@ -430,7 +430,7 @@ impl NetworkBuilder {
         eps: f64,
     ) -> Result<NodeId, EngineError> {
         let shape = self.shape(name, from)?;
-        if !(0.0..=1.0).contains(&momentum) || !(eps.is_finite() && eps > 0.0) {
+        if !((0.0..=1.0).contains(&momentum) && eps.is_finite() && eps > 0.0) {
             return Err(problem(name, "needs a momentum between 0 and 1 and a positive eps"));
         }
         let channels = || vec![shape.channels];

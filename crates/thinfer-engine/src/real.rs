@@ -3,6 +3,7 @@ use std::iter::Sum;
 use std::ops::{Add, AddAssign, Div, Mul, MulAssign, Neg, Sub};
 
 use crate::elementary;
+use crate::ops::lanes::{Lanes, Plain};
 
 /// The two number types of the CPU operations: `f32` runs, `f64` checks gradients.
 pub(crate) trait Real:
@@ -22,6 +23,9 @@ pub(crate) trait Real:
     + Neg<Output = Self>
     + Sum
 {
+    /// Sixteen numbers where the processor has AVX-512, and where it has AVX2.
+    type Wide: Lanes<Self>;
+    type Narrow: Lanes<Self>;
     const ZERO: Self;
     const ONE: Self;
     fn of(value: f64) -> Self;
@@ -31,11 +35,20 @@ pub(crate) trait Real:
     fn singles(values: &[Self]) -> Option<&[f32]>;
     /// The same, to write.
     fn singles_mut(values: &mut [Self]) -> Option<&mut [f32]>;
+    fn is_nan(self) -> bool;
     /// `self · a + b`, rounded once; slow where the processor cannot do it.
     fn mul_add(self, a: Self, b: Self) -> Self;
 }
 
 impl Real for f32 {
+    #[cfg(target_arch = "x86_64")]
+    type Wide = std::arch::x86_64::__m512;
+    #[cfg(target_arch = "x86_64")]
+    type Narrow = [std::arch::x86_64::__m256; 2];
+    #[cfg(not(target_arch = "x86_64"))]
+    type Wide = Plain<f32, true>;
+    #[cfg(not(target_arch = "x86_64"))]
+    type Narrow = Plain<f32, true>;
     const ZERO: Self = 0.0;
     const ONE: Self = 1.0;
     fn of(value: f64) -> Self {
@@ -58,9 +71,15 @@ impl Real for f32 {
     fn mul_add(self, a: Self, b: Self) -> Self {
         f32::mul_add(self, a, b)
     }
+    #[inline(always)]
+    fn is_nan(self) -> bool {
+        f32::is_nan(self)
+    }
 }
 
 impl Real for f64 {
+    type Wide = Plain<f64, true>;
+    type Narrow = Plain<f64, true>;
     const ZERO: Self = 0.0;
     const ONE: Self = 1.0;
     fn of(value: f64) -> Self {
@@ -81,5 +100,9 @@ impl Real for f64 {
     #[inline(always)]
     fn mul_add(self, a: Self, b: Self) -> Self {
         f64::mul_add(self, a, b)
+    }
+    #[inline(always)]
+    fn is_nan(self) -> bool {
+        f64::is_nan(self)
     }
 }

@@ -94,7 +94,7 @@ impl<T: Real> Batch<T> {
     /// nearer to them: `running ← (1 − m) running + m new`, with the unbiased variance.
     pub(crate) fn collect<'a>(
         &mut self,
-        lanes: impl Iterator<Item = &'a Sums<T>> + Clone,
+        lanes: &(impl Iterator<Item = &'a Sums<T>> + Clone),
         affine: Affine<'_, T>,
         momentum: f64,
         running: [&mut [T]; 2],
@@ -151,7 +151,7 @@ impl<T: Real> Batch<T> {
     /// Gradients of scale and shift from the lanes' sums, and what `backward` needs of them.
     pub(crate) fn collect_slopes<'a>(
         &mut self,
-        lanes: impl Iterator<Item = &'a Sums<T>> + Clone,
+        lanes: &(impl Iterator<Item = &'a Sums<T>> + Clone),
         dscale: &mut [T],
         dshift: &mut [T],
     ) {

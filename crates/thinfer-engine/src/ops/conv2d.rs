@@ -4,7 +4,8 @@
 //! convolution of one pixel.
 
 use crate::network::{Shape, Window};
-use crate::ops::tile::{LANES, Level, Product, SLACK, multiply};
+use crate::ops::lanes::LANES;
+use crate::ops::tile::{Finish, Level, Product, SLACK, multiply};
 use crate::real::Real;
 
 /// Padded images that one call works on hold at most about this many numbers, 256 KB.
@@ -22,6 +23,9 @@ pub(crate) struct Conv {
     images: usize,
     /// Where the window of each output pixel of a block starts.
     windows: Vec<u32>,
+    /// The output pixels of a block, image by image, column by column. In this order windows that
+    /// overlap are far apart, so that one need not wait for the sum that went into another.
+    columns: Vec<u32>,
 }
 
 impl Conv {
@@ -40,7 +44,13 @@ impl Conv {
             (image * padded.len() + (y * down * padded.width + x * right) * from.channels) as u32
         };
         let windows = (0..images * to.height * to.width).map(start).collect();
-        Self { from, to, window, padded, images, windows }
+        let turned = |at: usize| {
+            let (image, at) = (at / (to.height * to.width), at % (to.height * to.width));
+            let (x, y) = (at / to.height, at % to.height);
+            ((image * to.height + y) * to.width + x) as u32
+        };
+        let columns = (0..images * to.height * to.width).map(turned).collect();
+        Self { from, to, window, padded, images, windows, columns }
     }
 
     /// A linear layer as a convolution of one pixel.
@@ -123,6 +133,7 @@ impl Conv {
     }
 
     /// `y ← b + w * x` for the images of `y`, and the positive part of that if `relu` is set.
+    /// `bias` must be readable for `SLACK` numbers past its end.
     pub(crate) fn forward<T: Real>(
         &self,
         x: &[T],
@@ -142,24 +153,10 @@ impl Conv {
                 Level { count: self.window.size[0], a: self.row(), b: run * width },
                 Level { count: run, a: 1, b: width },
             ];
-            let at = |pixel: usize| self.windows[pixel] as usize;
+            let at = |pixel: usize| (self.windows[pixel] as usize, pixel * outputs);
+            let finish = Finish { start: bias, positive: relu, add: false };
             let product = Product { a: x, b: packed, sum };
-            multiply(product, images * self.pixels(), outputs, at, |pixel, first, sums| {
-                let y = &mut y[pixel * outputs + first..][..sums.len()];
-                match bias {
-                    Some(bias) => {
-                        let bias = &bias[first..first + sums.len()];
-                        for ((y, sum), bias) in y.iter_mut().zip(sums).zip(bias) {
-                            *y = *sum + *bias;
-                        }
-                    }
-                    None => y.copy_from_slice(sums),
-                }
-                if relu {
-                    // NaN, for which every comparison is false, stays visible.
-                    y.iter_mut().for_each(|y| *y = if *y <= T::ZERO { T::ZERO } else { *y });
-                }
-            });
+            multiply(product, images * self.pixels(), outputs, at, finish, y);
         }
     }
 
@@ -184,16 +181,8 @@ impl Conv {
             ];
             for line in 0..self.window.size[0] {
                 let product = Product { a: dy, b: &x[line * self.row()..], sum };
-                multiply(
-                    product,
-                    outputs,
-                    run,
-                    |o| o,
-                    |o, first, sums| {
-                        let dw = &mut dw[o * kernel + line * run + first..][..sums.len()];
-                        dw.iter_mut().zip(sums).for_each(|(dw, sum)| *dw += *sum);
-                    },
-                );
+                let at = |o: usize| (o, o * kernel + line * run);
+                multiply(product, outputs, run, at, Finish::ADD, dw);
             }
         }
     }
@@ -223,12 +212,11 @@ impl Conv {
             };
             for line in 0..self.window.size[0] {
                 let product = Product { a: dy, b: &weight[line * run..], sum };
-                let at = |pixel: usize| pixel * outputs;
-                multiply(product, images * self.pixels(), run, at, |pixel, first, sums| {
-                    let start = self.windows[pixel] as usize + line * self.row() + first;
-                    let to = &mut to[start..start + sums.len()];
-                    to.iter_mut().zip(sums).for_each(|(to, sum)| *to += *sum);
-                });
+                let at = |pixel: usize| {
+                    let pixel = self.columns[pixel] as usize;
+                    (pixel * outputs, self.windows[pixel] as usize + line * self.row())
+                };
+                multiply(product, images * self.pixels(), run, at, Finish::ADD, to);
             }
             if self.is_padded() {
                 let pairs = dx.chunks_exact_mut(self.from.len());

@@ -4,12 +4,11 @@
 //! image, read through windows, and its weights, so no window is ever copied out. Every element
 //! is summed in the order of `l`, whatever the size of the tile.
 
+use crate::ops::lanes::{LANES, Lanes, Plain};
 use crate::real::Real;
 
 /// Numbers that a tile may read past the last column of `b`; buffers are that much longer.
 pub(crate) const SLACK: usize = 32;
-/// Columns are rounded up to a multiple of this.
-pub(crate) const LANES: usize = 16;
 
 /// `count` terms of a sum, `a` and `b` apart in the two factors.
 #[derive(Clone, Copy, Debug)]
@@ -41,24 +40,43 @@ impl<T> Product<'_, T> {
     }
 }
 
-/// Computes `rows x columns` elements; `at` says where a row starts in `a`, and `done` gets row,
-/// first column and the sums of each piece of a row.
+/// What becomes of the sums.
+#[derive(Clone, Copy)]
+pub(crate) struct Finish<'a, T> {
+    /// Where each sum starts from, by column, with slack at the end; nothing for zero.
+    pub(crate) start: Option<&'a [T]>,
+    /// Whether sums below zero become zero.
+    pub(crate) positive: bool,
+    /// Whether the result is added to what is there.
+    pub(crate) add: bool,
+}
+
+impl<T> Finish<'_, T> {
+    /// Adds plain sums to what is there.
+    pub(crate) const ADD: Self = Finish { start: None, positive: false, add: true };
+}
+
+/// Computes `rows x columns` elements. `at` says where a row starts in `a` and in `to`.
 pub(crate) fn multiply<T: Real>(
     product: Product<'_, T>,
     rows: usize,
     columns: usize,
-    at: impl Fn(usize) -> usize,
-    done: impl FnMut(usize, usize, &[T]),
+    at: impl Fn(usize) -> (usize, usize),
+    finish: Finish<'_, T>,
+    to: &mut [T],
 ) {
     let (reach_a, reach_b) = product.reach();
     if rows == 0 || columns == 0 || product.sum.iter().any(|level| level.count == 0) {
         return;
     }
-    let furthest = (0..rows).map(&at).max().unwrap_or(0) + reach_a;
+    let furthest = (0..rows).map(|row| at(row).0).max().unwrap_or(0) + reach_a;
     assert!(furthest < product.a.len(), "a product reaches past its left factor");
     let padded = columns.next_multiple_of(LANES);
     assert!(padded + reach_b <= product.b.len(), "a product reaches past its right factor");
-    let job = Job { product, rows, columns, at, done };
+    if let Some(start) = finish.start {
+        assert!(padded <= start.len(), "a product begins with too few numbers");
+    }
+    let job = Job { product, rows, columns, at, finish, to };
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::is_x86_feature_detected as has;
@@ -71,56 +89,68 @@ pub(crate) fn multiply<T: Real>(
             return unsafe { with_avx2(job) };
         }
     }
-    // Every 64-bit Arm processor multiplies and adds in one instruction.
-    if cfg!(target_arch = "aarch64") { job.narrow::<true>() } else { job.narrow::<false>() }
+    // SAFETY: plain lanes need no features. Every 64-bit Arm processor has fused products.
+    unsafe {
+        if cfg!(target_arch = "aarch64") {
+            job.narrow::<Plain<T, true>>();
+        } else {
+            job.narrow::<Plain<T, false>>();
+        }
+    }
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512vl,avx2,fma")]
-fn with_avx512<T: Real, A: Fn(usize) -> usize, D: FnMut(usize, usize, &[T])>(
-    job: Job<'_, T, A, D>,
-) {
-    job.wide();
+fn with_avx512<T: Real, A: Fn(usize) -> (usize, usize)>(job: Job<'_, T, A>) {
+    // SAFETY: this function has the features.
+    unsafe { job.wide::<T::Wide>() }
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma")]
-fn with_avx2<T: Real, A: Fn(usize) -> usize, D: FnMut(usize, usize, &[T])>(job: Job<'_, T, A, D>) {
-    job.narrow::<true>();
+fn with_avx2<T: Real, A: Fn(usize) -> (usize, usize)>(job: Job<'_, T, A>) {
+    // SAFETY: this function has the features.
+    unsafe { job.narrow::<T::Narrow>() }
 }
 
 /// A product with everything that its tiles need. Made by `multiply` alone, which checks that no
 /// tile reads outside the factors.
-struct Job<'a, T, A, D> {
+struct Job<'a, T, A> {
     product: Product<'a, T>,
     rows: usize,
     columns: usize,
     at: A,
-    done: D,
+    finish: Finish<'a, T>,
+    to: &'a mut [T],
 }
 
-impl<T: Real, A: Fn(usize) -> usize, D: FnMut(usize, usize, &[T])> Job<'_, T, A, D> {
+impl<T: Real, A: Fn(usize) -> (usize, usize)> Job<'_, T, A> {
     /// Tiles for 32 registers of 16 numbers.
+    ///
+    /// # Safety
+    /// For this and the others: the processor has the features of `V`.
     #[inline(always)]
-    fn wide(mut self) {
+    unsafe fn wide<V: Lanes<T>>(mut self) {
         let mut column = 0;
         while column < self.columns {
             let narrow = self.columns - column <= LANES;
             let mut row = 0;
             while row < self.rows {
-                let left = self.rows - row;
-                row += match (left, narrow) {
-                    (12.., false) => self.tile::<12, { 2 * LANES }, true>(row, column),
-                    (8.., false) => self.tile::<8, { 2 * LANES }, true>(row, column),
-                    (4.., false) => self.tile::<4, { 2 * LANES }, true>(row, column),
-                    (2.., false) => self.tile::<2, { 2 * LANES }, true>(row, column),
-                    (_, false) => self.tile::<1, { 2 * LANES }, true>(row, column),
-                    (16.., true) => self.tile::<16, LANES, true>(row, column),
-                    (8.., true) => self.tile::<8, LANES, true>(row, column),
-                    (6.., true) => self.tile::<6, LANES, true>(row, column),
-                    (4.., true) => self.tile::<4, LANES, true>(row, column),
-                    (2.., true) => self.tile::<2, LANES, true>(row, column),
-                    (_, true) => self.tile::<1, LANES, true>(row, column),
+                // SAFETY: the caller promises the features, and the tile lies in the product.
+                row += unsafe {
+                    match (self.rows - row, narrow) {
+                        (12.., false) => self.tile::<V, 12, 2>(row, column),
+                        (8.., false) => self.tile::<V, 8, 2>(row, column),
+                        (4.., false) => self.tile::<V, 4, 2>(row, column),
+                        (2.., false) => self.tile::<V, 2, 2>(row, column),
+                        (_, false) => self.tile::<V, 1, 2>(row, column),
+                        (14.., true) => self.tile::<V, 14, 1>(row, column),
+                        (8.., true) => self.tile::<V, 8, 1>(row, column),
+                        (6.., true) => self.tile::<V, 6, 1>(row, column),
+                        (4.., true) => self.tile::<V, 4, 1>(row, column),
+                        (2.., true) => self.tile::<V, 2, 1>(row, column),
+                        (_, true) => self.tile::<V, 1, 1>(row, column),
+                    }
                 };
             }
             column += if narrow { LANES } else { 2 * LANES };
@@ -128,58 +158,85 @@ impl<T: Real, A: Fn(usize) -> usize, D: FnMut(usize, usize, &[T])> Job<'_, T, A,
     }
 
     /// Tiles for 16 registers of 8 numbers.
+    ///
+    /// # Safety
+    /// See `wide`.
     #[inline(always)]
-    fn narrow<const FUSED: bool>(mut self) {
+    unsafe fn narrow<V: Lanes<T>>(mut self) {
         for column in (0..self.columns).step_by(LANES) {
             let mut row = 0;
             while row < self.rows {
-                row += match self.rows - row {
-                    6.. => self.tile::<6, LANES, FUSED>(row, column),
-                    3.. => self.tile::<3, LANES, FUSED>(row, column),
-                    _ => self.tile::<1, LANES, FUSED>(row, column),
+                // SAFETY: the caller promises the features, and the tile lies in the product.
+                row += unsafe {
+                    match self.rows - row {
+                        6.. => self.tile::<V, 6, 1>(row, column),
+                        3.. => self.tile::<V, 3, 1>(row, column),
+                        _ => self.tile::<V, 1, 1>(row, column),
+                    }
                 };
             }
         }
     }
 
-    /// One tile of `R` rows and `N` columns, its sums in registers; returns `R`.
+    /// One tile of `R` rows and `N` times sixteen columns, its sums in registers; returns `R`.
+    ///
+    /// # Safety
+    /// See `wide`; `row + R` is not past the rows, nor the last column past the padded columns.
     #[inline(always)]
-    fn tile<const R: usize, const N: usize, const FUSED: bool>(
+    unsafe fn tile<V: Lanes<T>, const R: usize, const N: usize>(
         &mut self,
         row: usize,
         column: usize,
     ) -> usize {
         let Product { a, b, sum: [images, outer, inner] } = self.product;
-        let starts: [usize; R] = std::array::from_fn(|i| (self.at)(row + i));
-        let mut sums = [[T::ZERO; N]; R];
-        for image in 0..images.count {
-            for line in 0..outer.count {
-                let mut from_a = image * images.a + line * outer.a;
-                let mut from_b = column + image * images.b + line * outer.b;
-                for _ in 0..inner.count {
-                    // SAFETY: `multiply` asserted that the largest start plus the whole walk lies
-                    // in `a`, and that the last padded column plus the whole walk lies in `b`;
-                    // `column + N` is never past the padded columns.
-                    let values: &[T; N] = unsafe { &*b.as_ptr().add(from_b).cast() };
-                    for i in 0..R {
-                        // SAFETY: as above.
-                        let factor = unsafe { *a.get_unchecked(starts[i] + from_a) };
-                        for j in 0..N {
-                            sums[i][j] = if FUSED {
-                                factor.mul_add(values[j], sums[i][j])
-                            } else {
-                                factor * values[j] + sums[i][j]
-                            };
-                        }
-                    }
-                    from_a += inner.a;
-                    from_b += inner.b;
+        let places: [(usize, usize); R] = std::array::from_fn(|i| (self.at)(row + i));
+        // SAFETY: `multiply` asserted that every start lies in `a`.
+        let starts = places.map(|(from, _)| unsafe { a.as_ptr().add(from) });
+        // SAFETY: `multiply` asserted that every start plus the whole walk lies in `a`, that the
+        // last padded column plus the whole walk lies in `b`, and that sums start from as many
+        // numbers as there are padded columns.
+        let sums = unsafe {
+            let mut first = [V::zero(); N];
+            if let Some(start) = self.finish.start {
+                for j in 0..N {
+                    first[j] = V::load(start.as_ptr().add(column + j * LANES));
                 }
             }
-        }
-        let columns = N.min(self.columns - column);
-        for (i, sums) in sums.iter().enumerate() {
-            (self.done)(row + i, column, &sums[..columns]);
+            let mut sums = [first; R];
+            for image in 0..images.count {
+                for line in 0..outer.count {
+                    let from_a = image * images.a + line * outer.a;
+                    let from_b = column + image * images.b + line * outer.b;
+                    for term in 0..inner.count {
+                        let from_a = from_a + term * inner.a;
+                        let from_b = b.as_ptr().add(from_b + term * inner.b);
+                        let mut values = [V::zero(); N];
+                        for j in 0..N {
+                            values[j] = V::load(from_b.add(j * LANES));
+                        }
+                        for i in 0..R {
+                            let factor = *starts[i].add(from_a);
+                            for j in 0..N {
+                                sums[i][j] = sums[i][j].add_product(factor, values[j]);
+                            }
+                        }
+                    }
+                }
+            }
+            sums
+        };
+        for i in 0..R {
+            for j in 0..N {
+                let first = column + j * LANES;
+                let to = &mut self.to[places[i].1 + first..];
+                let count = LANES.min(self.columns - first);
+                // SAFETY: the caller promises the features.
+                unsafe {
+                    let sums =
+                        if self.finish.positive { sums[i][j].positive() } else { sums[i][j] };
+                    sums.put(&mut to[..count], self.finish.add);
+                }
+            }
         }
         R
     }
@@ -202,21 +259,18 @@ mod tests {
         for rows in 1..30 {
             for columns in [1, 5, 16, 17, 32, 33, 50] {
                 let mut got = vec![f64::NAN; rows * columns];
-                multiply(
-                    Product { a: &a, b: &b, sum },
-                    rows,
-                    columns,
-                    |i| 3 * i,
-                    |i, j, sums| {
-                        got[i * columns + j..][..sums.len()].copy_from_slice(sums);
-                    },
-                );
+                let product = Product { a: &a, b: &b, sum };
+                let finish = Finish { start: Some(&b), positive: rows % 2 == 0, add: false };
+                multiply(product, rows, columns, |i| (3 * i, columns * i), finish, &mut got);
                 for i in 0..rows {
                     for j in 0..columns {
-                        let mut want = 0.0;
+                        let mut want = b[j];
                         for (u, v, w) in (0..30).map(|t| (t / 15, t / 5 % 3, t % 5)) {
                             want +=
                                 a[3 * i + u * 500 + v * 11 + w] * b[j + u * 700 + v * 90 + w * 70];
+                        }
+                        if rows % 2 == 0 {
+                            want = want.max(0.0);
                         }
                         assert_eq!(got[i * columns + j], want, "{rows} x {columns}");
                     }
@@ -230,6 +284,6 @@ mod tests {
     fn short_factors_are_refused() {
         let sum = [Level::ONE, Level::ONE, Level { count: 3, a: 1, b: 16 }];
         let (a, b) = ([0f32; 3], [0f32; 47]);
-        multiply(Product { a: &a, b: &b, sum }, 1, 4, |_| 0, |_, _, _| {});
+        multiply(Product { a: &a, b: &b, sum }, 1, 4, |_| (0, 0), Finish::ADD, &mut [0.0; 4]);
     }
 }

@@ -278,7 +278,6 @@ impl<T: Real> Step<'_, T> {
             let y = &mut rest[0][..rows * node.shape.len()];
             let value = |id: NodeId| &before[id.0][..rows * network.nodes()[id.0].shape.len()];
             match node.op {
-                Op::Input => {}
                 Op::Linear { weight, bias } => {
                     let size = linear_size(network, at, rows);
                     let bias = bias.map(|b| &weights[network.params()[b].range()]);
@@ -331,7 +330,6 @@ impl<T: Real> Step<'_, T> {
             let dy = &rest[0][..rows * node.shape.len()];
             let len = |id: NodeId| rows * network.nodes()[id.0].shape.len();
             match node.op {
-                Op::Input => {}
                 Op::Linear { weight, bias } => {
                     let size = linear_size(network, at, rows);
                     let from = node.inputs[0];

@@ -3,8 +3,8 @@
 use thinfer_engine::noise::Key;
 use thinfer_engine::{Arena, Chunk, Pass};
 
-use super::sghmc::{self, Sghmc};
 use super::kernels::{self, Kernel};
+use super::sghmc::{self, Sghmc};
 use super::{Method, Tick, Vitals};
 use crate::error::Result;
 use crate::prune::{self, Groups, KEEP, SLAB, SoftThreshold};

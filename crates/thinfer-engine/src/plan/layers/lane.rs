@@ -28,10 +28,6 @@ impl<T> Shared<'_, T> {
         let from = node.inputs[slot].0;
         (self.layers[from].buffer, self.network.nodes()[from].shape.len())
     }
-
-    fn param(&self, at: usize) -> &[T] {
-        &self.weights[self.network.params()[at].range()]
-    }
 }
 
 /// Some rows of a batch: their activations, and their part of the gradient.
@@ -142,7 +138,8 @@ impl<T: Real> Lane<T> {
         match &layer.work {
             Work::Conv(conv) => {
                 let (Op::Conv2d { bias, .. } | Op::Linear { bias, .. }) = node.op else { return };
-                let bias = bias.map(|bias| shared.param(bias));
+                let offset = |bias: usize| shared.network.params()[bias].offset;
+                let bias = bias.map(|bias| &shared.weights[offset(bias)..]);
                 let packed = &shared.packed[at];
                 conv.forward(value(0), packed, bias, layer.cut, y, &mut self.scratch);
             }
@@ -264,6 +261,12 @@ impl<T: Real> Lane<T> {
                 continue;
             }
             let dx = &mut before[buffer][rows.start * len..rows.end * len];
+            if let (Work::MaxPool(pool), false) = (&layer.work, layer.adds[slot])
+                && pool.tiles()
+            {
+                pool.backward_tiles(&self.places[at][own.clone()], dy, dx);
+                continue;
+            }
             if !layer.adds[slot] {
                 dx.fill(T::ZERO);
             }

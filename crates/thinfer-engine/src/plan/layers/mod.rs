@@ -204,7 +204,7 @@ impl<T: Real> Exec<T> {
         let running = [&mut before[mean], &mut rest[..variance.len()]];
         let lanes = self.lanes[..used].iter().map(|lane| &lane.sums[at]);
         let affine = affine(op, self.network.params(), &self.weights);
-        self.norms[at].collect(lanes, affine, momentum, running);
+        self.norms[at].collect(&lanes, affine, momentum, running);
     }
 
     fn collect_slopes(&mut self, at: usize, used: usize) {
@@ -215,7 +215,7 @@ impl<T: Real> Exec<T> {
         let mut first = std::mem::take(&mut self.lanes[0].gradient);
         let (before, rest) = first.split_at_mut(shift.start);
         let lanes = self.lanes[..used].iter().map(|lane| &lane.sums[at]);
-        self.norms[at].collect_slopes(lanes, &mut before[scale], &mut rest[..shift.len()]);
+        self.norms[at].collect_slopes(&lanes, &mut before[scale], &mut rest[..shift.len()]);
         self.lanes[0].gradient = first;
     }
 }

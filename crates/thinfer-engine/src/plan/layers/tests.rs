@@ -291,3 +291,56 @@ fn not_a_number_stays_visible() {
     arena.set_weights(&random(network.params().len(), 1, 0.5)).unwrap();
     assert!(Plan::new(&network, 2).unwrap().gradient(&mut arena, &data, &[0, 1]).unwrap().is_nan());
 }
+
+// In PyTorch 2.15:
+//
+// import torch, torch.nn as nn, torch.nn.functional as F
+// torch.set_default_dtype(torch.float64)
+// x = ((torch.arange(2*5*4*2) * 37 % 23).double() / 8 - 1).reshape(2, 5, 4, 2)           # NHWC
+// w = ((torch.arange(3*3*3*2) * 29 % 19).double() / 16 - 0.5).reshape(3, 3, 3, 2)        # out, kh, kw, in
+// conv = nn.Conv2d(2, 3, 3, stride=1, padding=1, bias=False); conv.weight.data = w.permute(0, 3, 1, 2).contiguous()
+// bn = nn.BatchNorm2d(3); bn.weight.data = torch.tensor([1., .5, -1.]); bn.bias.data = torch.tensor([.1, .2, .3])
+// fc = nn.Linear(3, 2); fc.weight.data = torch.tensor([[1., -1., .5], [-.5, 2., 1.]]); fc.bias.data = torch.tensor([0., .25])
+// def net(x): return fc(F.max_pool2d(torch.relu(bn(conv(x.permute(0, 3, 1, 2)))), 3, 2, 1).mean((2, 3)))
+// loss = F.cross_entropy(net(x), torch.tensor([1, 0]), label_smoothing=0.2)
+// loss.backward()
+// print(loss.item()); print(conv.weight.grad.permute(0, 2, 3, 1).flatten()[:4].tolist(), bn.weight.grad.tolist(), bn.bias.grad.tolist())
+// print(bn.running_mean.tolist(), bn.running_var.tolist())
+// bn.eval(); print(net(x).flatten().tolist())
+#[test]
+fn numbers_are_those_of_pytorch() {
+    let mut b = image(5, 4, 2);
+    let h = b.conv2d("conv", b.input(), 3, Window::square(3, 1, 1)).unwrap();
+    let h = b.batch_norm("bn", h).unwrap();
+    let h = b.relu(h).unwrap();
+    let h = b.max_pool(h, Window::square(3, 2, 1)).unwrap();
+    let h = b.global_average_pool(h).unwrap();
+    let out = b.linear("fc", h, 2).unwrap();
+    let network = b.finish(out, Loss::CrossEntropy { smoothing: 0.2 }).unwrap();
+    let inputs = (0..80).map(|i| (i * 37 % 23) as f32 / 8.0 - 1.0).collect();
+    let data = Dataset::new(40, 1, inputs, vec![1.0, 0.0]).unwrap();
+    let mut w: Vec<f64> = (0..54).map(|i| f64::from(i * 29 % 19) / 16.0 - 0.5).collect();
+    w.extend([1.0, 0.5, -1.0, 0.1, 0.2, 0.3]);
+    w.extend([1.0, -1.0, 0.5, -0.5, 2.0, 1.0, 0.0, 0.25]);
+    let mut exec = Exec::<f64>::new(&network, 2);
+    let (mut stats, mut gradient) = (stats(&network), vec![0.0; w.len()]);
+    let loss = exec.gradient(&w, &mut stats, &data, &[0, 1], &mut gradient);
+    let mut out = [0.0; 4];
+    exec.forward(&w, &stats, &data, &[0, 1], &mut out);
+    let near = |got: &[f64], want: &[f64]| {
+        assert_eq!(got.len(), want.len());
+        for (got, want) in got.iter().zip(want) {
+            assert!((got - want).abs() < 1e-12, "{got} against {want}");
+        }
+    };
+    near(&[loss], &[0.7312585405665778]);
+    near(
+        &gradient[..4],
+        &[0.004742034334716358, -0.0035053590497003684, -0.01529892734831223, -0.19755152639419485],
+    );
+    near(&gradient[54..57], &[-0.31121597955860586, 0.4440024317408667, -0.07416862303651937]);
+    near(&gradient[57..60], &[-0.3533562420660641, 0.5266272331530591, 0.11778541402202129]);
+    near(&stats[..3], &[0.0387890625, 0.006289062500000001, 0.0301953125]);
+    near(&stats[3..], &[1.0643262188251201, 0.9967100329276843, 1.0314921217698316]);
+    near(&out, &[1.8208312250442957, 2.1001625560915462, 1.560624973102478, 1.4271198214959555]);
+}
