@@ -26,6 +26,7 @@
 //! [`evaluate`], [`report`], [`export`]. [`run`] puts it into a folder, [`select`] and [`reproduce`]
 //! are whole studies.
 
+pub mod compare;
 pub mod config;
 pub mod data;
 mod error;
