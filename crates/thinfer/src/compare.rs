@@ -13,12 +13,16 @@ use crate::error::Result;
 use crate::experiment::chain_specs;
 use crate::methods::initialize;
 use crate::model::image_network;
-use crate::train::{Chain, OnCuda};
+use crate::train::{Chain, ChainSpec, OnCuda};
 
-/// A handful of steps: enough for every part of a state to move, too few for rounding to grow.
-const EPOCHS: &str = "train.epochs=4";
 /// What the fast kernels and other orders of summation may differ by, relative to the largest value.
 const LIMIT: f64 = 1e-4;
+
+/// What the runs learn from.
+const DATA: &[(&str, &[&str])] = &[
+    ("regression", &["data.kind=example1", "model.hidden=[5, 3]"]),
+    ("two classes", &["data.kind=example3", "model.hidden=[6, 4]"]),
+];
 
 /// Every method, in the variants that have kernels of their own.
 const METHODS: &[(&str, &[&str])] = &[
@@ -32,31 +36,13 @@ const METHODS: &[(&str, &[&str])] = &[
     ("Algorithm 3, DPF", &["method.kind=em-mcmc", "prune.regrow=true"]),
 ];
 
-/// Short runs of every method on both devices: weights, state, marks and losses.
+/// Short runs of every method on both devices: weights, state, marks and losses. A handful of steps
+/// is enough for every part of a state to move, and too few for rounding to grow.
 pub fn methods(gpu: &Arc<Gpu>) -> Result<Vec<Check>> {
     let mut checks = Vec::new();
-    for (data, settings) in [
-        ("regression", &["data.kind=example1", "model.hidden=[5, 3]"]),
-        ("two classes", &["data.kind=example3", "model.hidden=[6, 4]"]),
-    ] {
+    for (data, settings) in DATA {
         for (name, more) in METHODS {
-            let small = [
-                "data.columns=37",
-                "data.train_rows=500",
-                "data.validation_rows=10",
-                "data.test_rows=10",
-                "train.batch=128",
-                EPOCHS,
-                "schedule.eta.value=10.0",
-                "prune.warm_up_epochs=0",
-                "prune.hard_threshold=0.01",
-                "prior.soft_threshold=0.02",
-            ];
-            let settings = small.iter().chain(settings.iter()).chain(*more);
-            let settings: Vec<String> = settings.map(|s| (*s).to_owned()).collect();
-            let config = Config::parse("", &settings)?;
-            let bundle = Bundle::load(&config)?;
-            let spec = chain_specs(&config, &bundle)?.swap_remove(0);
+            let (spec, bundle) = setting(settings, more)?;
             let mut chains = [Chain::start(spec.clone())?, Chain::start(spec)?];
             chains[1].use_cuda(OnCuda { gpu: gpu.clone(), precision: Precision::F32 })?;
             for chain in &mut chains {
@@ -69,6 +55,27 @@ pub fn methods(gpu: &Arc<Gpu>) -> Result<Vec<Check>> {
         }
     }
     Ok(checks)
+}
+
+fn setting(data: &[&str], method: &[&str]) -> Result<(ChainSpec, Bundle)> {
+    let small = [
+        "data.columns=37",
+        "data.train_rows=500",
+        "data.validation_rows=10",
+        "data.test_rows=10",
+        "train.batch=128",
+        "train.epochs=4",
+        "schedule.step_size.cycles=2",
+        "schedule.eta.value=10.0",
+        "prune.warm_up_epochs=0",
+        "prune.hard_threshold=0.01",
+        "prior.soft_threshold=0.02",
+    ];
+    let settings: Vec<String> =
+        small.iter().chain(data).chain(method).map(|s| (*s).to_owned()).collect();
+    let config = Config::parse("", &settings)?;
+    let bundle = Bundle::load(&config)?;
+    Ok((chain_specs(&config, &bundle)?.swap_remove(0), bundle))
 }
 
 /// The largest difference of weights, state and losses, each relative to its largest value;
@@ -147,4 +154,33 @@ fn relative(want: &[f32], got: &[f32]) -> f64 {
         .map(differ)
         .fold(0.0, |a: f64, b| if b > a || b.is_nan() { b } else { a });
     if want.len() == got.len() { worst } else { f64::INFINITY }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The settings are valid, every pass has a kernel, and the runs do what the checks are about.
+    #[test]
+    fn the_runs_prune_clip_and_can_be_recorded() {
+        for (_, data) in DATA {
+            for (name, method) in METHODS {
+                let (spec, bundle) = setting(data, method).unwrap();
+                let mut chain = Chain::start(spec.clone()).unwrap();
+                while !chain.is_done() {
+                    chain.advance(&bundle.train).unwrap();
+                }
+                let last = chain.records().last().unwrap();
+                assert_eq!(last.pruned_share > 0.0, name.contains("Algorithm 3"), "{name}");
+                let clipped: u64 = chain.records().iter().map(|r| r.clipped_steps).sum();
+                assert_eq!(clipped > 0, name.contains("clipped"), "{name}");
+                let rates = spec.schedules.at(0, spec.clock);
+                let tick = crate::methods::Tick { step: 0, epoch: 0, rates };
+                let mut arena = chain.arena().clone();
+                let calls = arena.record(|arena| spec.method.update(arena, tick)).unwrap();
+                assert_eq!(calls.len(), 1, "{name}: one kernel an update");
+                assert_eq!(&arena.weights()[..], chain.arena().weights(), "{name}");
+            }
+        }
+    }
 }
