@@ -13,7 +13,13 @@ struct Buffer {
     offset: usize,
     bytes: usize,
     holders: usize,
+    /// The filter gradient that may still be reading it beside the main stream.
+    reader: Option<usize>,
 }
+
+/// Filter gradients that may be under way beside the main stream. Each keeps one buffer from being
+/// used again.
+const UNDER_WAY: usize = 4;
 
 /// What the way back keeps track of.
 struct Pending {
@@ -28,7 +34,7 @@ impl Pending {
     }
 
     fn only_mine(&self, buffer: usize) -> bool {
-        self.buffers[buffer].holders == 1
+        self.buffers[buffer].holders == 1 && self.buffers[buffer].reader.is_none()
     }
 
     fn hold(&mut self, buffer: usize) {
@@ -42,7 +48,12 @@ impl Lower<'_> {
         let nodes = self.network.nodes().len();
         let mut pending = Pending { buffers: Vec::new(), arrived: vec![Vec::new(); nodes] };
         let out = self.network.output().0;
-        pending.buffers.push(Buffer { offset: d, bytes: self.bytes(out), holders: 1 });
+        pending.buffers.push(Buffer {
+            offset: d,
+            bytes: self.bytes(out),
+            holders: 1,
+            reader: None,
+        });
         pending.arrived[out].push(0);
         for unit in self.units.clone().iter().rev() {
             match unit {
@@ -50,20 +61,34 @@ impl Lower<'_> {
                 Unit::Plain(at) => self.plain_backward(&mut pending, *at),
             }
         }
+        if let Some(last) = self.filters.checked_sub(1) {
+            self.program.training.push(Step::Join(last));
+        }
     }
 
     fn fresh(&mut self, pending: &mut Pending, node: usize) -> usize {
         let bytes = self.bytes(node);
         let offset = self.pool.take(bytes);
-        pending.buffers.push(Buffer { offset, bytes, holders: 1 });
+        pending.buffers.push(Buffer { offset, bytes, holders: 1, reader: None });
         pending.buffers.len() - 1
     }
 
     fn release(&mut self, pending: &mut Pending, buffer: usize) {
         let b = &mut pending.buffers[buffer];
         b.holders -= 1;
-        if b.holders == 0 {
+        if b.holders > 0 {
+            return;
+        }
+        let Some(reader) = b.reader else {
             self.pool.give(b.offset, b.bytes);
+            return;
+        };
+        self.held.push_back((reader, b.offset, b.bytes));
+        if self.held.len() > UNDER_WAY
+            && let Some((reader, offset, bytes)) = self.held.pop_front()
+        {
+            self.program.training.push(Step::Join(reader));
+            self.pool.give(offset, bytes);
         }
     }
 
@@ -98,6 +123,9 @@ impl Lower<'_> {
                 let dw = self.conv_gradient(weight, from);
                 let problem = self.problem(Direction::Filter, from, at, window);
                 self.program.training.push(Step::Conv(problem, [x, dw, dy]));
+                pending.buffers[d].reader = Some(self.filters);
+                self.unpack_gradient(self.filters);
+                self.filters += 1;
                 self.bias_gradient(at, bias, dy);
                 if from != 0 {
                     let w = self.conv_weight(weight, from);

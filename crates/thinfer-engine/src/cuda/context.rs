@@ -1,4 +1,4 @@
-//! One GPU: its context, its only stream, the library handles and the compiled kernels.
+//! One GPU: its context, its streams, the library handles and the compiled kernels.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,12 +21,16 @@ use crate::error::EngineError;
 
 /// An open GPU.
 ///
-/// Everything runs on one stream, so event tracking of the bindings is off: its events would break
+/// Streams are joined by hand, so event tracking of the bindings is off: its events would break
 /// stream capture.
 pub struct Gpu {
     pub(crate) ctx: Arc<CudaContext>,
     pub(crate) stream: Arc<CudaStream>,
+    /// For work that nothing on the main stream waits for at once.
+    pub(crate) side: Arc<CudaStream>,
     pub(crate) dnn: dnn::Handle,
+    /// cuDNN on the second stream.
+    pub(crate) dnn_side: dnn::Handle,
     pub(crate) blas: Blas,
     arch: String,
     name: String,
@@ -97,7 +101,7 @@ impl Gpu {
             });
         }
         let ctx = CudaContext::new(index).named("cuCtxCreate")?;
-        // SAFETY: nothing is allocated yet, and all work of this context goes to one stream.
+        // SAFETY: nothing is allocated yet, and the two streams of this context are ordered by hand.
         unsafe { ctx.disable_event_tracking() };
         let stream = ctx.new_stream().named("cuStreamCreate")?;
         let (major, minor) = ctx.compute_capability().named("compute capability")?;
@@ -113,11 +117,15 @@ impl Gpu {
             ctx.attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT).named("device")?;
         let name = ctx.name().named("cuDeviceGetName")?;
         let dnn = dnn::Handle::new(stream.cu_stream() as cudnn::sys::cudaStream_t)?;
+        let side = ctx.new_stream().named("cuStreamCreate")?;
+        let dnn_side = dnn::Handle::new(side.cu_stream() as cudnn::sys::cudaStream_t)?;
         let blas = Blas(cublaslt::result::create_handle().named("cublasLtCreate")?);
         Ok(Arc::new(Self {
             ctx,
             stream,
+            side,
             dnn,
+            dnn_side,
             blas,
             arch: format!("sm_{major}{minor}"),
             name,

@@ -47,6 +47,12 @@ impl Problem {
         [g.input, g.filter, g.output].map(|s| s.iter().product::<usize>() * value)
     }
 
+    pub(crate) fn multiply_adds(&self) -> usize {
+        let g = &self.geometry;
+        let pixels = g.output[0] * g.output[2] * g.output[3];
+        pixels * g.filter.iter().product::<usize>()
+    }
+
     /// Whether an engine with these notes may be used.
     fn allows(&self, notes: &[u32]) -> bool {
         let has = |note: Note| notes.contains(&(note as u32));
@@ -68,6 +74,11 @@ pub(crate) struct Chosen {
 impl Chosen {
     pub(crate) fn run(&self, gpu: &Gpu, pack: &Desc) -> Result<(), EngineError> {
         gpu.dnn.with(|handle| dnn::execute(handle, &self.plan, pack))
+    }
+
+    /// The same on the second stream.
+    pub(crate) fn run_beside(&self, gpu: &Gpu, pack: &Desc) -> Result<(), EngineError> {
+        gpu.dnn_side.with(|handle| dnn::execute(handle, &self.plan, pack))
     }
 }
 

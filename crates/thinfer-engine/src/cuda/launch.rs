@@ -8,6 +8,8 @@ const ROWS_AHEAD: usize = 4;
 /// Groups of channels in a tile, at most; the kernels' totals have room for this many.
 const WIDEST: usize = 32;
 
+/// Values of a tensor whose reading takes longer than adding up its partial sums.
+const LARGE: usize = 10_000_000;
 /// Groups of eight channels in a tile of a reduction, at most.
 const NARROW: usize = 4;
 
@@ -46,8 +48,11 @@ impl Tile {
         let width = widths.min_by_key(|w| (waste(*w) * 16 / groups, usize::MAX - w)).unwrap_or(1);
         let high = THREADS as usize / width;
         let columns = groups.div_ceil(width);
+        // Two blocks a multiprocessor leave few partial rows to add up; where the tensor is large,
+        // reading it takes longer than that, and four keep the memory busier.
+        let per_sm = if rows * channels >= LARGE { 4 } else { 2 };
         let blocks = match which {
-            Which::Reduction => 2 * sms as usize,
+            Which::Reduction => per_sm * sms as usize,
             Which::Pass => 8 * sms as usize,
         };
         let down = rows.div_ceil(high * ROWS_AHEAD).clamp(1, (blocks / columns).max(1));

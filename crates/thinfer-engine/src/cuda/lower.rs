@@ -1,5 +1,7 @@
 //! From a network to a program: needs no GPU, so it can be tested and sized anywhere.
 
+use std::collections::VecDeque;
+
 use super::Precision;
 use super::conv::Problem;
 use super::dnn::{Direction, Geometry};
@@ -31,6 +33,9 @@ pub(super) struct Lower<'a> {
     pub(super) options: PlanOptions,
     pub(super) sms: u32,
     pub(super) pool: Pool,
+    /// Filter gradients so far, and buffers that they may still be reading.
+    pub(super) filters: usize,
+    pub(super) held: VecDeque<(usize, usize, usize)>,
     pub(super) program: Program,
     /// Where each node's value lies.
     pub(super) values: Vec<Place>,
@@ -70,6 +75,8 @@ pub(crate) fn lower(
         summed: fuse::summed(network, &units),
         units,
         waiting,
+        filters: 0,
+        held: VecDeque::new(),
         pack: Vec::new(),
         unpack: Vec::new(),
         weight_places: vec![None; network.params().iter().count()],
@@ -89,7 +96,6 @@ pub(crate) fn lower(
     lower.program.forward = lower.program.training.len();
     if options.training {
         lower.backward(d);
-        lower.finish_gradients();
     } else {
         lower.program.training.clear();
         lower.program.forward = 0;

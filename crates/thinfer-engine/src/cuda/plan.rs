@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use cudarc::driver::{CudaFunction, CudaSlice, LaunchConfig, PushKernelArg};
+use cudarc::driver::{CudaEvent, CudaFunction, CudaSlice, LaunchConfig, PushKernelArg};
 
 use super::Precision;
 use super::context::{Gpu, Slot};
@@ -62,6 +62,10 @@ pub struct CudaPlan {
     packed_gradient: CudaSlice<u8>,
     constants: CudaSlice<u32>,
     workspace: CudaSlice<u8>,
+    /// The work space of filter gradients.
+    beside: CudaSlice<u8>,
+    fork: CudaEvent,
+    done: Vec<CudaEvent>,
     memory: MemoryPlan,
     options: PlanOptions,
     output: usize,
@@ -69,11 +73,34 @@ pub struct CudaPlan {
     input_channels: usize,
 }
 
+/// Multiply-adds from which on a filter gradient fills the GPU by itself. Beside other work it would
+/// only make that slower.
+const FILLS_THE_GPU: usize = 10_000_000_000;
+
 /// A step with its kernel or library plan.
 enum Bound {
-    Kernel { name: String, function: CudaFunction, config: LaunchConfig, args: Vec<Arg> },
-    Conv { name: String, chosen: Arc<Chosen>, places: [Place; 3], pack: Option<([u64; 4], Desc)> },
-    Product { gemm: Gemm, places: [Place; 3] },
+    Kernel {
+        name: String,
+        function: CudaFunction,
+        config: LaunchConfig,
+        args: Vec<Arg>,
+        /// The filter gradient beside which it runs.
+        beside: Option<usize>,
+    },
+    Conv {
+        name: String,
+        chosen: Arc<Chosen>,
+        places: [Place; 3],
+        pack: Option<([u64; 4], Desc)>,
+        /// The number of a filter gradient, which runs beside the main stream.
+        beside: Option<usize>,
+    },
+    /// Waits for a filter gradient.
+    Join(usize),
+    Product {
+        gemm: Gemm,
+        places: [Place; 3],
+    },
 }
 
 impl Bound {
@@ -81,6 +108,7 @@ impl Bound {
         match self {
             Bound::Kernel { name, .. } | Bound::Conv { name, .. } => name.clone(),
             Bound::Product { .. } => "product".into(),
+            Bound::Join(_) => "join".into(),
         }
     }
 }
@@ -98,14 +126,16 @@ impl CudaPlan {
         let mut binder = Binder::new(gpu, &program)?;
         let training = binder.bind(&program.training)?;
         let inference = binder.bind(&program.inference)?;
-        let workspace = binder.workspace;
+        let (workspace, beside, filters) = (binder.workspace, binder.beside, binder.filters);
         // Measuring needs as much memory as the plan itself: give it back first.
         drop(binder);
         gpu.wait()?;
         let constants =
             if program.constants.is_empty() { vec![0] } else { program.constants.clone() };
         let mut memory = memory_plan(network, &options, &program);
-        memory.workspace += workspace;
+        memory.workspace += workspace + beside;
+        let event = || gpu.ctx.new_event(None).named("cuEventCreate");
+        let done: Result<Vec<_>, _> = (0..filters).map(|_| event()).collect();
         Ok(Self {
             training,
             forward: program.forward,
@@ -117,6 +147,9 @@ impl CudaPlan {
             packed_gradient: gpu.zeros(program.packed_gradient)?,
             constants: gpu.upload(&constants)?,
             workspace: gpu.zeros(workspace)?,
+            beside: gpu.zeros(beside)?,
+            fork: event()?,
+            done: done?,
             memory,
             options,
             output: program.output,
@@ -145,7 +178,7 @@ impl CudaPlan {
         self.check(io, true)?;
         let mut steps = std::mem::take(&mut self.training);
         let to = to.min(steps.len());
-        let done = self.run(&mut steps[from..to], io);
+        let done = self.run(&mut steps[from..to], io, true);
         self.training = steps;
         done
     }
@@ -154,7 +187,7 @@ impl CudaPlan {
     pub fn forward(&mut self, io: &DeviceIo) -> Result<(), EngineError> {
         self.check(io, false)?;
         let mut steps = std::mem::take(&mut self.inference);
-        let done = self.run(&mut steps, io);
+        let done = self.run(&mut steps, io, true);
         self.inference = steps;
         done
     }
@@ -246,29 +279,49 @@ impl CudaPlan {
         if base == 0 { 0 } else { base + place.offset as u64 }
     }
 
-    fn run(&self, steps: &mut [Bound], io: &DeviceIo) -> Result<(), EngineError> {
+    /// `overlap`: filter gradients go to the second stream.
+    fn run(&self, steps: &mut [Bound], io: &DeviceIo, overlap: bool) -> Result<(), EngineError> {
         self.gpu.ctx.bind_to_thread().named("cuCtxSetCurrent")?;
         let workspace = self.gpu.address(&self.workspace);
         for step in steps {
             match step {
-                Bound::Kernel { function, config, args, .. } => {
+                Bound::Kernel { function, config, args, beside, .. } => {
                     let slots: Vec<Slot> = args.iter().map(|a| self.slot(a, io)).collect();
-                    let mut builder = self.gpu.stream.launch_builder(function);
+                    let beside = beside.filter(|_| overlap);
+                    let stream = if beside.is_some() { &self.gpu.side } else { &self.gpu.stream };
+                    let mut builder = stream.launch_builder(function);
                     for slot in &slots {
                         builder.arg(slot);
                     }
                     // SAFETY: lowering gave the kernel the arguments of its signature and sizes
                     // that stay inside the buffers.
                     unsafe { builder.launch(*config) }.named("cuLaunchKernel")?;
+                    if let Some(number) = beside {
+                        self.done[number].record(&self.gpu.side).named("cuEventRecord")?;
+                    }
                 }
-                Bound::Conv { chosen, places, pack, .. } => {
+                Bound::Conv { chosen, places, pack, beside, .. } => {
                     let [x, w, y] = places.map(|p| self.address(p, io));
+                    let workspace =
+                        if beside.is_some() { self.gpu.address(&self.beside) } else { workspace };
                     let key = [x, w, y, workspace];
                     if pack.as_ref().is_none_or(|(known, _)| *known != key) {
                         *pack = Some((key, dnn::pack([x, w, y], workspace)?));
                     }
-                    if let Some((_, pack)) = pack {
-                        chosen.run(&self.gpu, pack)?;
+                    match (pack, beside.filter(|_| overlap)) {
+                        (Some((_, pack)), Some(number)) => {
+                            self.fork.record(&self.gpu.stream).named("cuEventRecord")?;
+                            self.gpu.side.wait(&self.fork).named("cuStreamWaitEvent")?;
+                            chosen.run_beside(&self.gpu, pack)?;
+                            self.done[number].record(&self.gpu.side).named("cuEventRecord")?;
+                        }
+                        (Some((_, pack)), None) => chosen.run(&self.gpu, pack)?,
+                        (None, _) => {}
+                    }
+                }
+                Bound::Join(number) => {
+                    if overlap && let Some(done) = self.done.get(*number) {
+                        self.gpu.stream.wait(done).named("cuStreamWaitEvent")?;
                     }
                 }
                 Bound::Product { gemm, places } => {
@@ -293,7 +346,7 @@ impl CudaPlan {
         let mut done = Ok(());
         for at in 0..steps.len() {
             let name = steps[at].name();
-            done = visit(&name, &mut || self.run(&mut steps[at..=at], io));
+            done = visit(&name, &mut || self.run(&mut steps[at..=at], io, false));
             if done.is_err() {
                 break;
             }
@@ -323,6 +376,10 @@ struct Binder<'a> {
     gpu: &'a Gpu,
     chooser: Chooser<'a>,
     workspace: usize,
+    beside: usize,
+    filters: usize,
+    /// Filter gradients that run beside the main stream, not as plain kernels on it.
+    really_beside: BTreeSet<usize>,
 }
 
 impl<'a> Binder<'a> {
@@ -340,7 +397,14 @@ impl<'a> Binder<'a> {
             _ => None,
         });
         gpu.prepare(kernels)?;
-        Ok(Self { gpu, chooser: Chooser::new(gpu, &problems)?, workspace: WORKSPACE })
+        Ok(Self {
+            gpu,
+            chooser: Chooser::new(gpu, &problems)?,
+            workspace: WORKSPACE,
+            beside: 0,
+            filters: 0,
+            really_beside: BTreeSet::new(),
+        })
     }
 
     fn bind(&mut self, steps: &[Step]) -> Result<Vec<Bound>, EngineError> {
@@ -349,10 +413,28 @@ impl<'a> Binder<'a> {
 
     fn bind_one(&mut self, step: &Step) -> Result<Bound, EngineError> {
         match step {
-            Step::Kernel(launch) => self.kernel(launch),
+            Step::Kernel(launch) => self.kernel(launch, None),
+            Step::Beside(number, launch) => {
+                let number = Some(*number).filter(|n| self.really_beside.contains(n));
+                self.kernel(launch, number)
+            }
+            Step::Join(number) => {
+                // The last one that ran beside: those before it in the queue are done then, too.
+                let number = self.really_beside.range(..=*number).next_back();
+                Ok(Bound::Join(number.copied().unwrap_or(usize::MAX)))
+            }
             Step::Conv(problem, places) => match self.chooser.choose(*problem)? {
                 Some(chosen) => {
-                    self.workspace = self.workspace.max(chosen.workspace);
+                    let filter = problem.direction == Direction::Filter;
+                    let small = problem.multiply_adds() < FILLS_THE_GPU;
+                    let beside = (filter && small).then_some(self.filters);
+                    self.filters += usize::from(filter);
+                    if let Some(number) = beside {
+                        self.beside = self.beside.max(chosen.workspace);
+                        self.really_beside.insert(number);
+                    } else {
+                        self.workspace = self.workspace.max(chosen.workspace);
+                    }
                     let g = &problem.geometry;
                     let name = format!(
                         "convolution {:?} {}x{}x{} -> {} by {}x{} stride {}",
@@ -365,18 +447,21 @@ impl<'a> Binder<'a> {
                         g.filter[3],
                         g.stride[0]
                     );
-                    Ok(Bound::Conv { name, chosen, places: *places, pack: None })
+                    Ok(Bound::Conv { name, chosen, places: *places, pack: None, beside })
                 }
-                None => self.kernel(&direct_convolution(problem, *places)),
+                None => {
+                    self.filters += usize::from(problem.direction == Direction::Filter);
+                    self.kernel(&direct_convolution(problem, *places), None)
+                }
             },
             Step::Product(product, places) => match Gemm::new(self.gpu, product) {
                 Ok(gemm) => Ok(Bound::Product { gemm, places: *places }),
-                Err(_) => self.kernel(&direct_product(product, *places)),
+                Err(_) => self.kernel(&direct_product(product, *places), None),
             },
         }
     }
 
-    fn kernel(&self, launch: &Launch) -> Result<Bound, EngineError> {
+    fn kernel(&self, launch: &Launch, beside: Option<usize>) -> Result<Bound, EngineError> {
         let function = self.gpu.function(launch.source, launch.entry, &launch.defines)?;
         let config = LaunchConfig {
             grid_dim: (launch.grid[0], launch.grid[1], 1),
@@ -386,7 +471,7 @@ impl<'a> Binder<'a> {
         let [x, y] = launch.grid;
         let name =
             format!("{} {} {x}x{y}x{}", launch.entry, launch.defines.join(" "), launch.block);
-        Ok(Bound::Kernel { name, function, config, args: launch.args.clone() })
+        Ok(Bound::Kernel { name, function, config, args: launch.args.clone(), beside })
     }
 }
 

@@ -87,6 +87,11 @@ pub(crate) enum Step {
     Kernel(Launch),
     /// A convolution pass over input, filter and output.
     Conv(Problem, [Place; 3]),
+    /// A kernel that follows the filter gradient with this number, where that runs.
+    Beside(usize, Launch),
+    /// Waits for the filter gradient with this number. Filter gradients run beside the main stream,
+    /// since nothing on the way back reads them.
+    Join(usize),
     /// A product of left and right.
     Product(Product, [Place; 3]),
 }

@@ -65,7 +65,7 @@ impl Lower<'_> {
         let flat = Place::new(self.flat_space(), 0);
         let packed = Place::new(Space::Packed, 0);
         let pieces = std::mem::take(&mut self.pack);
-        let step = self.moving("pack_weights", &pieces, flat, packed);
+        let step = Step::Kernel(self.moving("pack_weights", &pieces, flat, packed));
         self.program.inference.insert(0, step.clone());
         if self.options.training {
             self.program.training.insert(0, step);
@@ -73,28 +73,29 @@ impl Lower<'_> {
         }
     }
 
-    pub(super) fn finish_gradients(&mut self) {
+    /// Widens the filter gradient that was just made, beside the main stream like itself.
+    pub(super) fn unpack_gradient(&mut self, filter: usize) {
         if self.unpack.is_empty() {
             return;
         }
         let packed = Place::new(Space::PackedGradient, 0);
         let flat = Place::new(Space::Gradient, 0);
         let pieces = std::mem::take(&mut self.unpack);
-        let step = self.moving("unpack_gradients", &pieces, packed, flat);
-        self.program.training.push(step);
+        let launch = self.moving("unpack_gradients", &pieces, packed, flat);
+        self.program.training.push(Step::Beside(filter, launch));
     }
 
-    fn moving(&mut self, entry: &'static str, pieces: &[[u32; 6]], a: Place, b: Place) -> Step {
+    fn moving(&mut self, entry: &'static str, pieces: &[[u32; 6]], a: Place, b: Place) -> Launch {
         let table = Place::new(Space::Constants, self.program.constants.len() * 4);
         self.program.constants.extend(pieces.iter().flatten());
-        Step::Kernel(Launch {
+        Launch {
             source: source::ELEMENTWISE,
             entry,
             defines: self.defines(false, &[]),
             grid: [pieces.len() as u32, 1],
             block: 256,
             args: vec![Arg::At(table), Arg::At(a), Arg::At(b)],
-        })
+        }
     }
 }
 

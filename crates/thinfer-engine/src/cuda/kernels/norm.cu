@@ -17,6 +17,20 @@ extern "C" __global__ void __launch_bounds__(THREADS) norm_stats(
     u32 channels, u32 tx, float momentum, float eps) {
     __shared__ float total[2 * 32 * V];
     const Tile t = tile(channels, tx);
+    // What the last block needs is read now, while there is other work to hide the wait.
+    const u32 own = blockIdx.y * tx * V + threadIdx.x;
+    const bool finishes = threadIdx.x < tx * V && own < channels;
+    float own_x = 0.f, own_scale = 0.f, own_shift = 0.f, own_mean = 0.f, own_variance = 0.f;
+    if (finishes) {
+        own_x = up(x[own]);
+#ifdef SUM_IN
+        own_x = rounded(own_x + up(x2[own]));
+#endif
+        own_scale = scale[own];
+        own_shift = shift[own];
+        own_mean = running_mean[own];
+        own_variance = running_variance[own];
+    }
     // Sums are taken around the first row, so that a large mean does not swallow the variance.
     float around[V], s0[V], s1[V];
 #pragma unroll
@@ -65,29 +79,22 @@ extern "C" __global__ void __launch_bounds__(THREADS) norm_stats(
         }
     }
     if (!column_totals(t, tx, s0, s1, partial, counters, total)) return;
+    if (!finishes) return;
     const float n = (float)rows;
-    for (u32 i = threadIdx.x; i < tx * V; i += blockDim.x) {
-        const u32 c = blockIdx.y * tx * V + i;
-        if (c >= channels) break;
-        float k = up(x[c]);
-#ifdef SUM_IN
-        k = rounded(k + up(x2[c]));
-#endif
-        const float d = total[i] / n;
-        const float mean = k + d;
-        const float variance = fmaxf(total[tx * V + i] / n - d * d, 0.f);
-        const float inverse = 1.f / sqrtf(variance + eps);
-        const float a = scale[c] * inverse;
-        saved[c] = a;
-        saved[channels + c] = shift[c] - mean * a;
-        saved[2 * channels + c] = mean;
-        saved[3 * channels + c] = inverse;
-        running_mean[c] += momentum * (mean - running_mean[c]);
-        // A single pixel has no unbiased variance: the old one stays.
-        if (rows > 1) {
-            const float unbiased = variance * (n / (n - 1.f));
-            running_variance[c] += momentum * (unbiased - running_variance[c]);
-        }
+    const float d = total[threadIdx.x] / n;
+    const float mean = own_x + d;
+    const float variance = fmaxf(total[tx * V + threadIdx.x] / n - d * d, 0.f);
+    const float inverse = 1.f / sqrtf(variance + eps);
+    const float a = own_scale * inverse;
+    saved[own] = a;
+    saved[channels + own] = own_shift - mean * a;
+    saved[2 * channels + own] = mean;
+    saved[3 * channels + own] = inverse;
+    running_mean[own] = own_mean + momentum * (mean - own_mean);
+    // A single pixel has no unbiased variance: the old one stays.
+    if (rows > 1) {
+        const float unbiased = variance * (n / (n - 1.f));
+        running_variance[own] = own_variance + momentum * (unbiased - own_variance);
     }
 }
 
@@ -229,6 +236,15 @@ extern "C" __global__ void __launch_bounds__(THREADS) norm_reduce(
     u32* counters, act* g_out, float* dscale, float* dshift, u32 rows, u32 channels, u32 tx) {
     __shared__ float total[2 * 32 * V];
     const Tile t = tile(channels, tx);
+    // What the last block needs is read now, while there is other work to hide the wait.
+    const u32 own = blockIdx.y * tx * V + threadIdx.x;
+    const bool finishes = threadIdx.x < tx * V && own < channels;
+    float own_a = 0.f, own_mean = 0.f, own_inverse = 0.f;
+    if (finishes) {
+        own_a = saved[own];
+        own_mean = saved[2 * channels + own];
+        own_inverse = saved[3 * channels + own];
+    }
     float s0[V], s1[V];
 #pragma unroll
     for (int j = 0; j < V; j++) s0[j] = s1[j] = 0.f;
@@ -267,18 +283,14 @@ extern "C" __global__ void __launch_bounds__(THREADS) norm_reduce(
         }
     }
     if (!column_totals(t, tx, s0, s1, partial, counters, total)) return;
-    for (u32 i = threadIdx.x; i < tx * V; i += blockDim.x) {
-        const u32 c = blockIdx.y * tx * V + i;
-        if (c >= channels) break;
-        const float sum = total[i], product = total[tx * V + i];
-        const float a = saved[c], mean = saved[2 * channels + c], inverse = saved[3 * channels + c];
-        const float n = (float)rows;
-        const float c2 = -a * inverse * inverse * (product / n);
-        dshift[c] = sum;
-        dscale[c] = product * inverse;
-        saved[4 * channels + c] = c2;
-        saved[5 * channels + c] = -a * (sum / n) - c2 * mean;
-    }
+    if (!finishes) return;
+    const float sum = total[threadIdx.x], product = total[tx * V + threadIdx.x];
+    const float n = (float)rows;
+    const float c2 = -own_a * own_inverse * own_inverse * (product / n);
+    dshift[own] = sum;
+    dscale[own] = product * own_inverse;
+    saved[4 * channels + own] = c2;
+    saved[5 * channels + own] = -own_a * (sum / n) - c2 * own_mean;
 }
 
 #endif
