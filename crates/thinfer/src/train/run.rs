@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use thinfer_engine::{Dataset, Network};
 
 use super::chain::{Chain, ChainSpec, Record, Snapshot};
-use super::container;
+use super::{Device, container};
 use crate::error::{Error, Result};
 use crate::posterior::{snapshot_from_bytes, snapshot_to_bytes};
 use crate::run::RunInfo;
@@ -51,6 +51,8 @@ pub struct Setting<'a> {
     pub observer: &'a dyn Observer,
     /// How many threads to use; 0 is as many as there are cores.
     pub threads: usize,
+    /// Where the steps are computed.
+    pub device: Device,
 }
 
 impl<'a> Setting<'a> {
@@ -64,6 +66,7 @@ impl<'a> Setting<'a> {
             stop,
             observer,
             threads,
+            device: Device::Cpu,
         }
     }
 }
