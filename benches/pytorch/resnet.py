@@ -114,7 +114,8 @@ def measure(name, batch, rounds=7, replays=20):
     optimizer = torch.optim.SGD(network.parameters(), lr=0.1, momentum=0.9, weight_decay=5e-4, fused=True)
     x = torch.randn(batch, 3, size, size, device="cuda").to(memory_format=torch.channels_last)
     y = torch.randint(classes, (batch,), device="cuda")
-    compiled = torch.compile(network)
+    torch._dynamo.reset()
+    compiled = torch.compile(network, dynamic=False)
 
     def step():
         with torch.autocast("cuda", torch.bfloat16):

@@ -27,6 +27,7 @@
 //! are whole studies; [`selftest`] and [`bench`] check and time the machine.
 
 pub mod bench;
+pub mod compare;
 pub mod config;
 pub mod data;
 mod error;

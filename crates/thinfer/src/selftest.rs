@@ -8,7 +8,8 @@ use thinfer_engine::cuda::{self, Gpu, Precision};
 use thinfer_engine::noise::{Key, Stream, philox4x32};
 use thinfer_engine::{Arena, Dataset, Loss, Network, NetworkBuilder, Plan, Shape, Window};
 
-use crate::bench::{example_method, random_batch};
+use crate::bench::{example_method, random_batch, usual_input};
+use crate::compare;
 use crate::error::{Error, Result};
 use crate::methods::{Method, Rates, Tick, initialize};
 use crate::model::image_network;
@@ -54,10 +55,12 @@ pub fn cpu() -> Result<Vec<Check>> {
     ])
 }
 
-/// The checks of a GPU: every operation and whole networks, in every precision.
+/// The checks of a GPU: every operation and whole networks in every precision, short runs of every
+/// method, and a batch of images.
 pub fn cuda(gpu: &Arc<Gpu>) -> Result<Vec<Check>> {
-    let checks = thinfer_engine::cuda::selftest(gpu)?;
-    Ok(checks.into_iter().map(Check::from).collect())
+    let networks = thinfer_engine::cuda::selftest(gpu)?;
+    let checks = [networks, compare::methods(gpu)?, compare::images(gpu)?];
+    Ok(checks.into_iter().flatten().map(Check::from).collect())
 }
 
 /// The known-answer vectors that Random123 publishes for `philox4x32 10`.
@@ -167,7 +170,7 @@ fn norm(values: &[f32]) -> f64 {
 
 /// One step of Algorithm 2 on one thread and on two: how many numbers have other bits.
 fn threads(model: &str, batch: usize) -> Result<Check> {
-    let (shape, classes) = crate::bench::usual_input(model);
+    let (shape, classes) = usual_input(model);
     let network = image_network(model, shape, classes)?;
     let data = random_batch(&network, batch)?;
     let one = step_on(1, &network, &data)?;

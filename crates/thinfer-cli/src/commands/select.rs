@@ -16,8 +16,7 @@ use crate::{interrupt, output};
 #[command(after_help = "\
 Examples:
   thinfer select houses.csv --target price
-  thinfer select patients.parquet --target outcome --task classification \\
-      --json --out selection.json")]
+  thinfer select patients.parquet --target outcome --json --out selection.json")]
 pub(crate) struct Args {
     /// The table: .csv, .tsv or .parquet, with a header
     table: PathBuf,

@@ -1,4 +1,4 @@
-//! `doctor`, `selftest`, `bench` and `--device`, on machines with and without a GPU.
+//! `doctor`, `selftest`, `bench` and `--device`, where no GPU can be used.
 
 use crate::workspace::Workspace;
 
@@ -19,10 +19,10 @@ fn doctor_reports_what_is_there() {
         assert!(library["needed"].is_string() && library["get"].is_string(), "{library}");
         assert!(library["works"] == false || library["found"].is_string(), "{library}");
     }
-    let works = report["cuda"]["works"].as_bool().unwrap();
-    assert_eq!(works, report["cuda"]["missing"].is_null());
-    assert_eq!(report["default_device"], if works { "cuda:0" } else { "cpu" });
-    assert!(report["cuda"]["devices"].is_array());
+    assert_eq!(report["cuda"]["works"], false);
+    assert!(report["cuda"]["missing"].as_str().unwrap().contains("needed"));
+    assert_eq!(report["default_device"], "cpu");
+    assert_eq!(report["cuda"]["devices"].as_array().map(Vec::len), Some(0));
 
     let text = workspace.succeeds(&["doctor"]).stdout;
     for word in ["cpu: ", "cache folder: ", "driver", "cuDNN", "--device"] {
@@ -33,13 +33,11 @@ fn doctor_reports_what_is_there() {
 #[test]
 fn a_gpu_that_does_not_work_is_explained() {
     let workspace = Workspace::new();
-    let works = workspace.json(&["doctor"])["cuda"]["works"] == true;
-    // Nobody has a hundred GPUs, so this fails on every machine.
     for command in [&["selftest"][..], &["bench"], &["train", "tiny.toml"]] {
-        let message = workspace.fails(1, &[command, &["--device", "cuda:99"]].concat());
+        let message = workspace.fails(1, &[command, &["--device", "cuda"]].concat());
         assert!(message.starts_with("error: "), "{message}");
         assert!(message.contains("found") && message.contains("needed"), "{message}");
-        assert!(works || message.contains("install"), "{message}");
+        assert!(message.contains("install"), "{message}");
     }
     assert!(!workspace.path("runs").exists());
 }

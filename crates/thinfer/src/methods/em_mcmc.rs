@@ -187,6 +187,13 @@ impl Method for EmMcmcMethod {
         self.config.cadence == Cadence::Epoch && self.holds_at_zero(epoch)
     }
 
+    fn needs_host(&self) -> Option<&'static str> {
+        (self.config.cadence == Cadence::Step).then_some(
+            "`prune.cadence = \"step\"` looks at the weights after every step, which a GPU run does \
+             not; set it to \"epoch\" or run with `--device cpu`",
+        )
+    }
+
     fn masks(&self) -> bool {
         self.config.cadence == Cadence::Epoch
     }

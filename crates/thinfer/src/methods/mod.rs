@@ -77,6 +77,11 @@ pub trait Method: Send + Sync {
         false
     }
 
+    /// Why the method cannot run where the host sees weights between epochs only, as on a GPU.
+    fn needs_host(&self) -> Option<&'static str> {
+        None
+    }
+
     /// Whether the network reads zeros where a weight is pruned for now (masked weights).
     fn masks(&self) -> bool {
         false

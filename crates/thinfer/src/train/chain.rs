@@ -8,6 +8,7 @@ use thinfer_engine::noise::{Key, Stream};
 use thinfer_engine::{Arena, Dataset, Network};
 
 use super::container::{self, Container};
+use super::device::{CudaChain, OnCuda};
 use super::gradient::GradientPlan;
 use crate::error::{Error, Result};
 use crate::methods::{Method, Rates, Tick, initialize};
@@ -121,6 +122,7 @@ pub struct Chain {
     spec: ChainSpec,
     arena: Arena,
     plan: GradientPlan,
+    cuda: Option<CudaChain>,
     step: u64,
     order: Vec<u32>,
     loss_sum: f64,
@@ -155,6 +157,7 @@ impl Chain {
             spec,
             arena,
             plan,
+            cuda: None,
             step: 0,
             order: Vec::new(),
             loss_sum: 0.0,
@@ -205,12 +208,27 @@ impl Chain {
         self.arena.method_bytes() + self.arena.work_bytes() + self.plan.bytes()
     }
 
-    /// Does one step.
+    /// Does the following steps on a GPU.
+    pub fn use_cuda(&mut self, on: OnCuda) -> Result<()> {
+        self.cuda = Some(CudaChain::new(&self.spec, on)?);
+        Ok(())
+    }
+
+    fn tick(&self, step: u64) -> Tick {
+        let clock = self.spec.clock;
+        Tick { step, epoch: clock.epoch(step), rates: self.spec.schedules.at(step, clock) }
+    }
+
+    /// Does one step, or on a GPU the rest of an epoch.
     pub fn advance(&mut self, data: &Dataset) -> Result<()> {
+        if let Some(mut cuda) = self.cuda.take() {
+            let done = self.finish_epoch(&mut cuda, data);
+            self.cuda = Some(cuda);
+            return done;
+        }
         let clock = self.spec.clock;
         let (epoch, batch) = (clock.epoch(self.step), clock.batch(self.step));
-        let rates = self.spec.schedules.at(self.step, clock);
-        let tick = Tick { step: self.step, epoch, rates };
+        let tick = self.tick(self.step);
         let method = Arc::clone(&self.spec.method);
         if batch == 0 {
             method.epoch(&mut self.arena, tick);
@@ -244,6 +262,27 @@ impl Chain {
             self.end_epoch(tick)?;
         }
         Ok(())
+    }
+
+    fn finish_epoch(&mut self, cuda: &mut CudaChain, data: &Dataset) -> Result<()> {
+        let clock = self.spec.clock;
+        let first = clock.batch(self.step);
+        let end = self.step + (clock.steps_per_epoch - first as u64);
+        let ticks: Vec<Tick> = (self.step..end).map(|step| self.tick(step)).collect();
+        let [tick, ..] = ticks[..] else { return Ok(()) };
+        if first == 0 {
+            self.spec.method.epoch(&mut self.arena, tick);
+            self.loss_sum = 0.0;
+        }
+        let tally = cuda.run(&self.spec, &mut self.arena, data, first, &ticks)?;
+        if let Some(at) = tally.losses.iter().position(|loss| !loss.is_finite()) {
+            self.step += at as u64;
+            return Err(self.not_finite("the loss".into(), tick.epoch));
+        }
+        self.loss_sum += tally.losses.iter().map(|loss| f64::from(*loss)).sum::<f64>();
+        self.clipped_steps += tally.clipped;
+        self.step = end;
+        self.end_epoch(ticks[ticks.len() - 1])
     }
 
     fn end_epoch(&mut self, tick: Tick) -> Result<()> {
