@@ -48,7 +48,8 @@ pub struct Device {
     pub memory: usize,
 }
 
-const DRIVER: &str = "install NVIDIA's driver 580 or newer; without an NVIDIA GPU use `--device cpu`";
+const DRIVER: &str =
+    "install NVIDIA's driver 580 or newer; without an NVIDIA GPU use `--device cpu`";
 const TOOLKIT: &str = "install the CUDA 13 toolkit, or `pip install nvidia-cuda-nvrtc \
     nvidia-cublas` and put their lib folders on LD_LIBRARY_PATH";
 const DNN: &str = "install cuDNN 9 for CUDA 13, or `pip install nvidia-cudnn-cu13` and put its \
