@@ -122,7 +122,7 @@ fn with_random_batch(
     work(&mut plan, &io)
 }
 
-/// Microseconds of each step of a plan, run by itself in a graph of [`REPLAYS`] repetitions.
+/// Microseconds of each step of a plan, run by itself in a graph of many repetitions.
 pub fn profile_plan(
     gpu: &Arc<Gpu>,
     network: &Network,
