@@ -11,10 +11,11 @@ use crate::commands::Command;
     version,
     disable_help_subcommand = true,
     max_term_width = 80,
+    // As usual, without the blank line after the first: all commands are to fit one screen.
+    help_template = "{about}\n{usage-heading} {usage}\n\n{all-args}{after-help}",
     after_help = "\
 Examples:
-  thinfer train configs/example1.toml
-  thinfer predict runs/example1 new.csv --out predictions.csv"
+  thinfer train configs/example1.toml"
 )]
 pub(crate) struct Cli {
     #[command(flatten)]

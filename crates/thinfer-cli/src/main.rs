@@ -7,6 +7,7 @@
 mod cli;
 mod commands;
 mod context;
+mod device;
 mod failure;
 mod interrupt;
 mod output;

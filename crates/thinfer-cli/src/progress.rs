@@ -10,6 +10,7 @@ use thinfer::run::RunInfo;
 use thinfer::train::{Observer, Record};
 
 use crate::context::Context;
+use crate::device::Chosen;
 use crate::text_table::number;
 
 /// A run that is over before this needs no bar.
@@ -18,6 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Watches a run for the user.
 pub(crate) struct Progress<'a> {
     context: &'a Context,
+    device: &'a Chosen,
     /// What a bar stands for, where it is not a chain.
     what: Option<&'static str>,
     started: Instant,
@@ -26,9 +28,10 @@ pub(crate) struct Progress<'a> {
 }
 
 impl<'a> Progress<'a> {
-    pub(crate) fn new(context: &'a Context) -> Self {
+    pub(crate) fn new(context: &'a Context, device: &'a Chosen) -> Self {
         Self {
             context,
+            device,
             what: None,
             started: Instant::now(),
             bars: MultiProgress::new(),
@@ -37,8 +40,8 @@ impl<'a> Progress<'a> {
     }
 
     /// One bar, for work that is not a chain.
-    pub(crate) fn of(context: &'a Context, what: &'static str) -> Self {
-        Self { what: Some(what), ..Self::new(context) }
+    pub(crate) fn of(context: &'a Context, device: &'a Chosen, what: &'static str) -> Self {
+        Self { what: Some(what), ..Self::new(context, device) }
     }
 
     /// Takes the bars away.
@@ -88,7 +91,7 @@ impl Observer for Progress<'_> {
     }
 
     fn begins(&self, info: &RunInfo, bytes: u64) {
-        self.context.say(&introduction(info, bytes));
+        self.context.say(&introduction(self.device, info, bytes));
     }
 }
 
@@ -99,13 +102,13 @@ fn style() -> ProgressStyle {
 }
 
 /// The first line of a run: the device, and how large everything is.
-fn introduction(info: &RunInfo, bytes: u64) -> String {
+fn introduction(device: &Chosen, info: &RunInfo, bytes: u64) -> String {
     let cores = info.cores;
     let side_by_side = info.config.chains.min(cores).max(1);
     let threads = side_by_side * (cores / side_by_side).max(1);
     let (train, validation, test) = info.rows;
     format!(
-        "cpu, {}, {} for {}; {train} training, {validation} validation and {test} test rows, {}, {}; about {} of memory",
+        "{device}, {}, {} for {}; {train} training, {validation} validation and {test} test rows, {}, {}; about {} of memory",
         counted(cores, "core"),
         counted(threads, "thread"),
         counted(info.config.chains, "chain"),

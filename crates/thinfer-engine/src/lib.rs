@@ -49,4 +49,4 @@ pub use ops::loss::{Loss, Scale};
 pub use param::{Param, ParamTable, Role};
 pub use plan::Plan;
 pub use source::join_bytes;
-pub use vectorize::vectorize;
+pub use vectorize::{vector_unit, vectorize};

@@ -7,12 +7,8 @@
 pub fn vectorize<R>(body: impl FnOnce() -> R) -> R {
     #[cfg(target_arch = "x86_64")]
     {
-        if std::arch::is_x86_feature_detected!("avx512f")
-            && std::arch::is_x86_feature_detected!("avx512dq")
-            && std::arch::is_x86_feature_detected!("avx512bw")
-            && std::arch::is_x86_feature_detected!("avx512vl")
-        {
-            // SAFETY: the four features were detected on the line above.
+        if has_avx512() {
+            // SAFETY: all features of the function were detected on the line above.
             return unsafe { with_avx512(body) };
         }
         if std::arch::is_x86_feature_detected!("avx2") {
@@ -21,6 +17,29 @@ pub fn vectorize<R>(body: impl FnOnce() -> R) -> R {
         }
     }
     body()
+}
+
+/// The vector unit that [`vectorize`] uses on this processor.
+pub fn vector_unit() -> &'static str {
+    #[cfg(target_arch = "x86_64")]
+    {
+        if has_avx512() {
+            return "AVX-512";
+        }
+        if std::arch::is_x86_feature_detected!("avx2") {
+            return "AVX2";
+        }
+    }
+    "baseline"
+}
+
+#[cfg(target_arch = "x86_64")]
+#[inline]
+fn has_avx512() -> bool {
+    std::arch::is_x86_feature_detected!("avx512f")
+        && std::arch::is_x86_feature_detected!("avx512dq")
+        && std::arch::is_x86_feature_detected!("avx512bw")
+        && std::arch::is_x86_feature_detected!("avx512vl")
 }
 
 #[cfg(target_arch = "x86_64")]

@@ -177,7 +177,7 @@ fn update(criterion: &mut Criterion) {
             pool.install(|| {
                 b.iter(|| {
                     at += 1;
-                    method.update(arena, Tick { step: at, epoch: 0, rates: RATES })
+                    method.update(arena, Tick { step: at, epoch: 0, rates: RATES });
                 });
             });
         });

@@ -179,7 +179,7 @@ mod tests {
                 let mut arena = chain.arena().clone();
                 let calls = arena.record(|arena| spec.method.update(arena, tick)).unwrap();
                 assert_eq!(calls.len(), 1, "{name}: one kernel an update");
-                assert_eq!(&arena.weights()[..], chain.arena().weights(), "{name}");
+                assert_eq!(arena.weights(), chain.arena().weights(), "{name}");
             }
         }
     }

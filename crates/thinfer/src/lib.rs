@@ -24,8 +24,9 @@
 //! The way of the data, one direction only: [`config`] → [`data`] → [`model`] → [`experiment`]
 //! (network, method, schedules) → [`train`] (chains of a [`methods::Method`]) → [`posterior`] →
 //! [`evaluate`], [`report`], [`export`]. [`run`] puts it into a folder, [`select`] and [`reproduce`]
-//! are whole studies.
+//! are whole studies; [`selftest`] and [`mod@bench`] check and time the machine.
 
+pub mod bench;
 pub mod compare;
 pub mod config;
 pub mod data;
@@ -34,6 +35,7 @@ pub mod evaluate;
 pub mod experiment;
 pub mod export;
 pub mod linear;
+pub mod machine;
 pub mod methods;
 pub mod metrics;
 pub mod model;
@@ -45,6 +47,7 @@ pub mod reproduce;
 pub mod run;
 pub mod schedule;
 pub mod select;
+pub mod selftest;
 pub mod train;
 pub mod weights;
 

@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::experiment::{build_network, chain_specs};
 use crate::posterior::Posterior;
 use crate::train::container::write_whole;
-use crate::train::{ChainResult, ChainSpec, Observer, Setting, load_results, run_chains};
+use crate::train::{ChainResult, ChainSpec, Device, Observer, Setting, load_results, run_chains};
 
 /// What to do when the folder is already there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,6 +83,8 @@ pub struct Control<'a> {
     pub stop: &'a AtomicBool,
     /// Who is told.
     pub observer: &'a dyn Observer,
+    /// Where to compute.
+    pub device: Device,
 }
 
 /// Trains what a configuration asks for, in a folder.
@@ -126,6 +128,7 @@ pub fn train(config: &Config, folder: &Path, mode: Mode, control: &Control<'_>) 
         stop: control.stop,
         observer: control.observer,
         threads: 0,
+        device: control.device,
     };
     let results = run_chains(specs, &data.train, &setting)?;
     write_whole(&folder.join("history.csv"), history_csv(&results).as_bytes())?;

@@ -29,7 +29,7 @@ pub fn write(path: &Path, network: &Network, weights: &Weights) -> Result<()> {
     write_whole(path, &to_bytes(network, weights)?)
 }
 
-/// Reads a file of PyTorch or of [`write`]. Missing, unknown and misshapen tensors are all named.
+/// Reads a file of PyTorch or of [`write()`]. Missing, unknown and misshapen tensors are all named.
 pub fn read(path: &Path, network: &Network) -> Result<Weights> {
     let bytes = std::fs::read(path).map_err(|e| Error::file("read", path, e))?;
     from_bytes(path, network, &bytes)

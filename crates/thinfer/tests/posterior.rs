@@ -437,7 +437,7 @@ impl Method for FromEpochOne {
         self.0.start(arena, key)
     }
     fn update(&self, arena: &mut Arena, tick: Tick) {
-        self.0.update(arena, Tick { epoch: 1, ..tick })
+        self.0.update(arena, Tick { epoch: 1, ..tick });
     }
     fn vitals(&self, arena: &Arena, tick: Tick) -> thinfer::methods::Vitals {
         self.0.vitals(arena, tick)

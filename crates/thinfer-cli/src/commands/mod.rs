@@ -2,13 +2,16 @@
 //!
 //! To add one, write the file, then a `mod` line and a line in the list below.
 
+mod bench;
 mod completions;
+mod doctor;
 mod eval;
 mod export;
 mod predict;
 mod report;
 mod reproduce;
 mod select;
+mod selftest;
 mod train;
 
 use crate::context::Context;
@@ -40,5 +43,8 @@ commands! {
     Predict: predict,
     Report: report,
     Export: export,
+    Doctor: doctor,
+    Selftest: selftest,
+    Bench: bench,
     Completions: completions,
 }

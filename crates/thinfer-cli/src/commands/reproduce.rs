@@ -3,6 +3,7 @@ use std::path::PathBuf;
 use thinfer::reproduce::{Plan, Row, Summary, Table4, table4};
 
 use crate::context::Context;
+use crate::device::CpuArgs;
 use crate::interrupt;
 use crate::progress::Progress;
 use crate::text_table::{align, seconds};
@@ -34,6 +35,8 @@ pub(crate) struct Args {
     /// A folder for the results of every run
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+    #[command(flatten)]
+    device: CpuArgs,
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]
@@ -50,6 +53,7 @@ enum RowArg {
 
 pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<()> {
     let TableArg::Table4 = args.table;
+    let chosen = args.device.choose()?;
     let rows = args.rows.iter().map(|row| match row {
         RowArg::Dfp => Row::Dfp,
         RowArg::Dpf => Row::Dpf,
@@ -62,8 +66,8 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<()> {
     };
     let stop = interrupt::stop_flag(context)?;
     let runs = plan.examples.len() * plan.rows.len() * plan.repeats;
-    context.say(&format!("cpu; {runs} runs, one a core"));
-    let progress = Progress::of(context, "runs");
+    context.say(&format!("{chosen}; {runs} runs, one a core"));
+    let progress = Progress::of(context, &chosen, "runs");
     let table = table4(&plan, args.out.as_deref(), stop, &progress);
     progress.finish();
     let table = table.map_err(|error| {

@@ -6,6 +6,7 @@ use thinfer::data::table::{ReadOptions, Table};
 use thinfer::select::{Control, Options, Selected, check_options, select};
 
 use crate::context::Context;
+use crate::device::CpuArgs;
 use crate::progress::Progress;
 use crate::text_table::{align, number, percent, seconds};
 use crate::{interrupt, output};
@@ -15,8 +16,7 @@ use crate::{interrupt, output};
 #[command(after_help = "\
 Examples:
   thinfer select houses.csv --target price
-  thinfer select patients.parquet --target outcome --task classification \\
-      --json --out selection.json")]
+  thinfer select patients.parquet --target outcome --json --out selection.json")]
 pub(crate) struct Args {
     /// The table: .csv, .tsv or .parquet, with a header
     table: PathBuf,
@@ -44,6 +44,8 @@ pub(crate) struct Args {
     /// Replace FILE
     #[arg(long)]
     force: bool,
+    #[command(flatten)]
+    device: CpuArgs,
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]
@@ -53,6 +55,7 @@ enum TaskArg {
 }
 
 pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<()> {
+    let chosen = args.device.choose()?;
     if let Some(out) = &args.out {
         output::check_free(out, args.force)?;
     }
@@ -70,13 +73,13 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<()> {
     let reading = ReadOptions { categorical: args.categorical.clone(), may_be_absent: false };
     let table = Table::read_with(&args.table, &reading)?;
     context.say(&format!(
-        "cpu; {} rows, {} columns, {} chains",
+        "{chosen}; {} rows, {} columns, {} chains",
         table.rows(),
         table.columns.len(),
         options.chains
     ));
     let stop = interrupt::stop_flag(context)?;
-    let progress = Progress::of(context, "selecting");
+    let progress = Progress::of(context, &chosen, "selecting");
     let control = Control { stop, observer: &progress };
     let selected = select(&table, &args.target, &options, &control);
     progress.finish();

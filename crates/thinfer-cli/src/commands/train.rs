@@ -6,6 +6,7 @@ use thinfer::evaluate::{Evaluation, evaluate};
 use thinfer::run::{self, Control, Mode, Run};
 
 use crate::context::Context;
+use crate::device::DeviceArgs;
 use crate::progress::Progress;
 use crate::{interrupt, summary};
 
@@ -33,6 +34,8 @@ pub(crate) struct Args {
     /// Replace the run in the folder
     #[arg(long)]
     force: bool,
+    #[command(flatten)]
+    device: DeviceArgs,
 }
 
 pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<()> {
@@ -43,9 +46,11 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<()> {
         (_, true) => Mode::Force,
         _ => Mode::New,
     };
+    let chosen = args.device.choose()?;
     let stop = interrupt::stop_flag(context)?;
-    let progress = Progress::new(context);
-    let trained = run::train(&config, &folder, mode, &Control { stop, observer: &progress });
+    let progress = Progress::new(context, &chosen);
+    let control = Control { stop, observer: &progress, device: chosen.device };
+    let trained = run::train(&config, &folder, mode, &control);
     progress.finish();
     let run = trained.map_err(|error| {
         interrupt::explain(error, || {

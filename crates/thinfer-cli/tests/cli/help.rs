@@ -15,7 +15,17 @@ fn every_help_fits_one_screen_and_shows_an_example() {
         .take_while(|line| !line.is_empty())
         .filter_map(|line| line.split_whitespace().next())
         .collect();
-    for command in ["train", "eval", "predict", "report", "export", "completions"] {
+    for command in [
+        "train",
+        "eval",
+        "predict",
+        "report",
+        "export",
+        "doctor",
+        "selftest",
+        "bench",
+        "completions",
+    ] {
         assert!(commands.contains(&command), "{command} is not in\n{top}");
     }
     let helps = commands.iter().map(|command| help(command)).chain([top.clone()]);
@@ -43,6 +53,7 @@ fn help_of_train() {
                              NAME.toml]
           --resume           Go on with the run in the folder
           --force            Replace the run in the folder
+          --device <DEVICE>  cpu, cuda or cuda:N [default: a GPU where one works]
       -q, --quiet            Only results and errors, no progress or notices
           --json             Print the result as one JSON object
       -h, --help             Print help

@@ -61,6 +61,8 @@ impl Workspace {
     pub(crate) fn command(&self) -> std::process::Command {
         let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_thinfer"));
         command.current_dir(self.folder.path()).env_remove("RUST_BACKTRACE").env("COLUMNS", "80");
+        // The same device on every machine.
+        command.env("CUDA_VISIBLE_DEVICES", "");
         command
     }
 

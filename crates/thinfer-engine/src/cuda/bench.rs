@@ -1,4 +1,4 @@
-//! Times of a plan by itself, on random data.
+//! Times of a plan by itself, on random data, and what the device can do at best.
 
 use std::sync::Arc;
 
@@ -6,12 +6,16 @@ use cudarc::driver::sys::CUevent_flags;
 
 use super::Precision;
 use super::context::Gpu;
+use super::dnn::Direction;
 use super::error::Named;
+use super::linear::{Gemm, Product};
 use super::lower::PlanOptions;
+use super::memory::MemoryPlan;
 use super::plan::{CudaPlan, DeviceIo};
 use super::selftest::{Setting, encode};
 use crate::error::EngineError;
 use crate::network::Network;
+use crate::noise::{Key, Stream};
 
 /// Milliseconds of one batch.
 #[derive(Clone, Copy, Debug, Default)]
@@ -24,11 +28,49 @@ pub struct Timing {
     pub both: f64,
     /// Seconds from the network to the plan.
     pub planning: f64,
+    /// Where the device memory goes.
+    pub memory: MemoryPlan,
 }
 
 /// Replays whose mean is one measurement, and measurements of which the median is taken.
 const REPLAYS: usize = 20;
 const ROUNDS: usize = 7;
+
+/// Bytes that are copied to measure the memory, far more than any cache holds.
+const COPIED: usize = 512 << 20;
+/// Rows and columns of the matrices that are multiplied.
+const SIDE: usize = 8192;
+
+/// Bytes read and written a second by a copy of 512 MiB on the device.
+pub fn copy_bandwidth(gpu: &Arc<Gpu>) -> Result<f64, EngineError> {
+    let from = gpu.zeros::<u8>(COPIED)?;
+    let mut to = gpu.zeros::<u8>(COPIED)?;
+    let ms = replay(gpu, || gpu.stream.memcpy_dtod(&from, &mut to).named("cuMemcpyDtoDAsync"))?;
+    Ok(2.0 * COPIED as f64 / (1e-3 * ms))
+}
+
+/// Floating-point operations a second of a bf16 product of two 8192 x 8192 matrices.
+pub fn matrix_rate(gpu: &Arc<Gpu>) -> Result<f64, EngineError> {
+    // Random numbers: a device multiplies zeros at less power, and so faster than anything else.
+    let mut tile = vec![0.0; SIDE * 16];
+    Key::new(1, 0, Stream::Inputs).normals(0, 0, &mut tile);
+    let matrix = encode(&tile, Precision::Bf16).repeat(SIDE / 16);
+    let (left, right) = (gpu.upload(&matrix)?, gpu.upload(&matrix)?);
+    let product = Product {
+        direction: Direction::Forward,
+        rows: SIDE,
+        inputs: SIDE,
+        outputs: SIDE,
+        precision: Precision::Bf16,
+        wide: false,
+        alignment: [256; 3],
+    };
+    let gemm = Gemm::new(gpu, &product)?;
+    let (to, workspace) = (gpu.zeros::<u8>(matrix.len())?, gpu.zeros::<u8>(gemm.workspace)?);
+    let places = [&left, &right, &to].map(|buffer| gpu.address(buffer));
+    let ms = replay(gpu, || gemm.run(gpu, places, gpu.address(&workspace)))?;
+    Ok(2.0 * (SIDE as f64).powi(3) / (1e-3 * ms))
+}
 
 /// Times forward and backward of a plan in captured graphs.
 pub fn time_plan(
@@ -40,6 +82,7 @@ pub fn time_plan(
     let mut timing = Timing::default();
     with_random_batch(gpu, network, options, |plan, io| {
         timing.planning = started.elapsed().as_secs_f64();
+        timing.memory = plan.memory_plan();
         timing.both = replay(gpu, || plan.forward_backward(io))?;
         timing.forward = replay(gpu, || plan.training_forward(io))?;
         timing.backward = replay(gpu, || plan.backward(io))?;
@@ -79,7 +122,7 @@ fn with_random_batch(
     work(&mut plan, &io)
 }
 
-/// Microseconds of each step of a plan, run by itself in a graph of [`REPLAYS`] repetitions.
+/// Microseconds of each step of a plan, run by itself in a graph of many repetitions.
 pub fn profile_plan(
     gpu: &Arc<Gpu>,
     network: &Network,

@@ -92,27 +92,12 @@ impl Drop for Blas {
 impl Gpu {
     /// Opens a GPU by number, or says which library is missing or too old and how to get it.
     pub fn open(index: usize) -> Result<Arc<Gpu>, EngineError> {
-        probe::require_libraries()?;
-        let count = CudaContext::device_count().named("cuDeviceGetCount")?;
-        if index >= count.max(0) as usize {
-            return Err(EngineError::Cuda {
-                call: format!("cuda:{index}"),
-                problem: format!("this machine has {count} GPUs, numbered from 0"),
-            });
-        }
+        probe::probe().device(index)?;
         let ctx = CudaContext::new(index).named("cuCtxCreate")?;
         // SAFETY: nothing is allocated yet, and the two streams of this context are ordered by hand.
         unsafe { ctx.disable_event_tracking() };
         let stream = ctx.new_stream().named("cuStreamCreate")?;
         let (major, minor) = ctx.compute_capability().named("compute capability")?;
-        if major < 8 {
-            return Err(EngineError::Library {
-                library: "GPU",
-                found: format!("compute capability {major}.{minor}"),
-                needed: "8.0 (Ampere) or newer".into(),
-                get: "use `--device cpu`".into(),
-            });
-        }
         let multiprocessors =
             ctx.attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT).named("device")?;
         let name = ctx.name().named("cuDeviceGetName")?;

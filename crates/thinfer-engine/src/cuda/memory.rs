@@ -3,7 +3,7 @@
 use std::fmt;
 
 /// Where the device memory of a plan goes, in bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct MemoryPlan {
     /// Parameters, their bf16 copy, gradient and running statistics, which the caller holds.
     pub weights: usize,

@@ -25,10 +25,11 @@ mod step;
 mod weights;
 
 pub use batches::Source;
-pub use bench::{Timing, profile_plan, time_plan};
+pub use bench::{Timing, copy_bandwidth, matrix_rate, profile_plan, time_plan};
 pub use context::Gpu;
 pub use lower::PlanOptions;
 pub use memory::MemoryPlan;
+pub use nvrtc::cache_folder;
 pub use plan::{CudaPlan, DeviceIo, plan_memory};
 pub use probe::{Device, Library, Report, probe};
 pub use selftest::{Check, selftest};
@@ -64,6 +65,15 @@ pub enum Precision {
 mod tests;
 
 impl Precision {
+    /// Its name, as options and files write it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Precision::Bf16 => "bf16",
+            Precision::Tf32 => "tf32",
+            Precision::F32 => "f32",
+        }
+    }
+
     /// Bytes of one activation.
     pub fn bytes(self) -> usize {
         if self == Precision::Bf16 { 2 } else { 4 }

@@ -87,8 +87,9 @@ impl Drop for Program {
     }
 }
 
-/// The user's cache folder for this program; `None` where there is no home.
-pub(crate) fn cache_folder() -> Option<PathBuf> {
+/// The user's cache folder for this program, where compiled kernels and choices of algorithms are
+/// kept; `None` where there is no home.
+pub fn cache_folder() -> Option<PathBuf> {
     let base = match std::env::var_os("XDG_CACHE_HOME") {
         Some(path) if !path.is_empty() => PathBuf::from(path),
         _ => PathBuf::from(std::env::var_os("HOME")?).join(".cache"),

@@ -4,11 +4,13 @@ use cudarc::driver::sys::CUdevice_attribute as Attribute;
 use cudarc::driver::{self, CudaContext};
 use cudarc::{cublaslt, cudnn, nvrtc as rtc};
 
+use serde::Serialize;
+
 use super::nvrtc;
 use crate::error::EngineError;
 
 /// What was found of CUDA on this machine.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct Report {
     /// The CUDA version that the driver supports, as 13.0.
     pub driver: Option<String>,
@@ -21,7 +23,7 @@ pub struct Report {
 }
 
 /// One library.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub struct Library {
     /// Its name.
     pub name: &'static str,
@@ -34,7 +36,7 @@ pub struct Library {
 }
 
 /// One GPU.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub struct Device {
     /// Its number in `cuda:N`.
     pub index: usize,
@@ -46,7 +48,8 @@ pub struct Device {
     pub memory: usize,
 }
 
-const DRIVER: &str = "install NVIDIA's driver 580 or newer for this GPU";
+const DRIVER: &str =
+    "install NVIDIA's driver 580 or newer; without an NVIDIA GPU use `--device cpu`";
 const TOOLKIT: &str = "install the CUDA 13 toolkit, or `pip install nvidia-cuda-nvrtc \
     nvidia-cublas` and put their lib folders on LD_LIBRARY_PATH";
 const DNN: &str = "install cuDNN 9 for CUDA 13, or `pip install nvidia-cudnn-cu13` and put its \
@@ -117,13 +120,30 @@ fn devices() -> Result<Vec<Device>, String> {
     Ok(devices)
 }
 
-/// The first library that is missing or too old, as an error.
-pub(crate) fn require_libraries() -> Result<(), EngineError> {
-    let report = probe();
-    for library in &report.libraries {
-        let major = |text: &str| text.split('.').next().and_then(|m| m.parse::<u32>().ok());
-        let fits = library.found.as_deref().is_some_and(|f| major(f) >= major(library.needed));
-        if !fits {
+/// The oldest compute capability that the kernels are made for.
+const CAPABILITY: (i32, i32) = (8, 0);
+
+impl Library {
+    /// Whether it was found in a version that works.
+    pub fn fits(&self) -> bool {
+        let version = |text: &str| -> Vec<u32> {
+            text.split('.').map(|part| part.parse().unwrap_or(0)).collect()
+        };
+        self.found.as_deref().is_some_and(|found| version(found) >= version(self.needed))
+    }
+}
+
+impl Device {
+    /// Whether it is new enough.
+    pub fn fits(&self) -> bool {
+        self.capability >= CAPABILITY
+    }
+}
+
+impl Report {
+    /// The first library that is missing or too old, as an error.
+    pub fn check_libraries(&self) -> Result<(), EngineError> {
+        if let Some(library) = self.libraries.iter().find(|library| !library.fits()) {
             return Err(EngineError::Library {
                 library: library.name,
                 found: library.found.clone().unwrap_or_else(|| "nothing".into()),
@@ -131,14 +151,97 @@ pub(crate) fn require_libraries() -> Result<(), EngineError> {
                 get: library.get.into(),
             });
         }
+        if let Some(problem) = &self.problem {
+            return Err(EngineError::Library {
+                library: "driver",
+                found: problem.clone(),
+                needed: "a driver that works".into(),
+                get: DRIVER.into(),
+            });
+        }
+        Ok(())
     }
-    if let Some(problem) = report.problem {
-        return Err(EngineError::Library {
-            library: "driver",
-            found: problem,
-            needed: "a driver that works".into(),
-            get: DRIVER.into(),
-        });
+
+    /// The GPU `cuda:index`, where everything that it needs is there.
+    pub fn device(&self, index: usize) -> Result<&Device, EngineError> {
+        self.check_libraries()?;
+        let device = self.devices.get(index).ok_or_else(|| {
+            let found = match self.devices.len() {
+                0 => "no GPU".into(),
+                1 => "1 GPU, cuda:0".into(),
+                count => format!("{count} GPUs, cuda:0 to cuda:{}", count - 1),
+            };
+            EngineError::Library {
+                library: "GPU",
+                found,
+                needed: format!("cuda:{index}"),
+                get: "choose one of those, or use `--device cpu`".into(),
+            }
+        })?;
+        if !device.fits() {
+            let (major, minor) = device.capability;
+            return Err(EngineError::Library {
+                library: "GPU",
+                found: format!("{} with compute capability {major}.{minor}", device.name),
+                needed: format!("{}.{} (Ampere) or newer", CAPABILITY.0, CAPABILITY.1),
+                get: "use `--device cpu`".into(),
+            });
+        }
+        Ok(device)
     }
-    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn library(name: &'static str, found: Option<&str>, needed: &'static str) -> Library {
+        Library { name, found: found.map(str::to_owned), needed, get: "install it" }
+    }
+
+    fn gpu(index: usize, capability: (i32, i32)) -> Device {
+        Device { index, name: "GPU".into(), capability, memory: 1 << 30 }
+    }
+
+    #[test]
+    fn versions_are_compared_as_numbers() {
+        for (found, needed, fits) in [
+            (Some("13.0"), "13.0", true),
+            (Some("13.2"), "13.0", true),
+            (Some("9.10.2"), "9.2", true),
+            (Some("12.8"), "13.0", false),
+            (Some("8.9.7"), "9.0", false),
+            (None, "9.0", false),
+        ] {
+            assert_eq!(library("x", found, needed).fits(), fits, "{found:?} of {needed}");
+        }
+    }
+
+    #[test]
+    fn what_is_missing_is_named() {
+        let mut report = Report {
+            libraries: vec![
+                library("driver", Some("13.0"), "13.0"),
+                library("cuDNN", Some("8.9.7"), "9.0"),
+            ],
+            devices: vec![gpu(0, (9, 0)), gpu(1, (7, 5))],
+            ..Report::default()
+        };
+        let message = |report: &Report, index| report.device(index).unwrap_err().to_string();
+        assert_eq!(message(&report, 0), "cuDNN: found 8.9.7, needed 9.0 or newer; install it");
+        report.libraries[1].found = Some("9.13.0".into());
+        assert_eq!(report.device(0).map(|d| d.index), Ok(0));
+        assert!(message(&report, 1).contains("compute capability 7.5"));
+        assert!(message(&report, 2).contains("found 2 GPUs, cuda:0 to cuda:1, needed cuda:2"));
+        report.problem = Some("no device".into());
+        assert!(message(&report, 0).starts_with("driver: found no device"));
+    }
+
+    /// Also where nothing of CUDA is there.
+    #[test]
+    fn looking_never_fails() {
+        let report = probe();
+        assert_eq!(report.libraries.len(), 4);
+        assert!(report.libraries.iter().all(|l| !l.get.is_empty()));
+    }
 }

@@ -119,6 +119,12 @@ fn every_kernel_compiles_for_ampere_and_hopper() {
             variants.insert((source::DIRECT, [act.clone(), wide].concat()));
         }
     }
+    for kernel in super::session::KERNELS {
+        variants.insert((kernel.source, kernel.defines.to_vec()));
+    }
+    for low in [vec![], vec!["LOW=1"]] {
+        variants.insert((crate::augment::CUDA_SOURCE, low));
+    }
     let jobs: Vec<_> =
         variants.iter().flat_map(|v| ["sm_80", "sm_90"].map(|arch| (v, arch))).collect();
     eprintln!("NVRTC {major}.{minor}: {} variants", jobs.len());

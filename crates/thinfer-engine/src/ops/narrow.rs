@@ -157,6 +157,7 @@ impl<const O: usize> WithSimd for Unpack<'_, O> {
 
 /// A packed matrix as vectors: the whole vectors of a row, and the one that is partly filled.
 #[inline(always)]
+#[expect(clippy::type_complexity, reason = "a name for it would say less than the type")]
 fn vectors<S: Simd, const O: usize>(
     packed: &[f32],
     whole: usize,

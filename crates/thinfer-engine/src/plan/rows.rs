@@ -334,15 +334,13 @@ impl<T: Real> Step<'_, T> {
                     let size = linear_size(network, at, rows);
                     let from = node.inputs[0];
                     let range = network.params()[weight].range();
-                    match (self.narrow.filter(|n| n.node == at), T::singles(dy)) {
-                        (Some(narrow), Some(dy)) => {
-                            let packed = &mut lane.packed;
-                            narrow::weight_gradient(self.rows(block), dy, packed, narrow.outputs);
-                        }
-                        _ => {
-                            let x = &lane.values[from.0][..len(from)];
-                            linear::weight_gradient(size, x, dy, &mut lane.gradient[range.clone()]);
-                        }
+                    let narrow = self.narrow.filter(|n| n.node == at);
+                    if let (Some(narrow), Some(dy)) = (narrow, T::singles(dy)) {
+                        let packed = &mut lane.packed;
+                        narrow::weight_gradient(self.rows(block), dy, packed, narrow.outputs);
+                    } else {
+                        let x = &lane.values[from.0][..len(from)];
+                        linear::weight_gradient(size, x, dy, &mut lane.gradient[range.clone()]);
                     }
                     if let Some(bias) = bias {
                         let range = network.params()[bias].range();

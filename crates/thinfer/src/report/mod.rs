@@ -42,7 +42,7 @@ mod tests {
     use crate::config::Config;
     use crate::evaluate::evaluate;
     use crate::run::{Control, Mode, train};
-    use crate::train::Silent;
+    use crate::train::{Device, Silent};
 
     /// A small run: 20 epochs in 2 cycles, 200 rows, 8 columns.
     fn small_run(folder: &Path, more: &[&str]) -> (Run, Evaluation) {
@@ -60,7 +60,7 @@ mod tests {
         let settings: Vec<String> = settings.into_iter().map(str::to_owned).collect();
         let config = Config::parse("", &settings).unwrap();
         let stop = AtomicBool::new(false);
-        let control = Control { stop: &stop, observer: &Silent };
+        let control = Control { stop: &stop, observer: &Silent, device: Device::Cpu };
         let run = train(&config, folder, Mode::New, &control).unwrap();
         let evaluation = evaluate(&run.info.network, &run.data, &run.results).unwrap();
         (run, evaluation)

@@ -25,6 +25,10 @@ pub(crate) struct CudaChain {
     session: Option<Session>,
 }
 
+// SAFETY: any thread may launch and free a CUDA graph as long as it is one at a time, which `&mut`
+// and ownership see to; the bindings make the context current before a launch.
+unsafe impl Send for CudaChain {}
+
 impl CudaChain {
     /// Refuses a method that cannot run there.
     pub(crate) fn new(spec: &ChainSpec, on: OnCuda) -> Result<Self> {

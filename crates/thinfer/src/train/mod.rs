@@ -1,5 +1,7 @@
 //! Training: one chain, its checkpoints, and runs of several chains.
 
+use std::fmt;
+
 mod chain;
 pub(crate) mod container;
 mod device;
@@ -12,3 +14,23 @@ pub use run::{
     ChainResult, Observer, Setting, Silent, checkpoint_path, load_results, run_chains,
     snapshot_path,
 };
+
+/// Where a run computes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Device {
+    /// On the cores.
+    #[default]
+    Cpu,
+    /// On the GPU of this number.
+    Cuda(usize),
+}
+
+/// As it is written on the command line: `cpu`, `cuda:0`.
+impl fmt::Display for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Device::Cpu => f.write_str("cpu"),
+            Device::Cuda(index) => write!(f, "cuda:{index}"),
+        }
+    }
+}

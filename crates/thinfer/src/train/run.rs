@@ -9,10 +9,11 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use thinfer_engine::cuda::{Gpu, Precision};
 use thinfer_engine::{Dataset, Network};
 
 use super::chain::{Chain, ChainSpec, Record, Snapshot};
-use super::container;
+use super::{Device, OnCuda, container};
 use crate::error::{Error, Result};
 use crate::posterior::{snapshot_from_bytes, snapshot_to_bytes};
 use crate::run::RunInfo;
@@ -51,6 +52,8 @@ pub struct Setting<'a> {
     pub observer: &'a dyn Observer,
     /// How many threads to use; 0 is as many as there are cores.
     pub threads: usize,
+    /// Where the steps are computed.
+    pub device: Device,
 }
 
 impl<'a> Setting<'a> {
@@ -64,6 +67,7 @@ impl<'a> Setting<'a> {
             stop,
             observer,
             threads,
+            device: Device::Cpu,
         }
     }
 }
@@ -167,6 +171,10 @@ fn run_chain(spec: ChainSpec, data: &Dataset, setting: &Setting<'_>) -> Result<C
         _ => None,
     }
     .map_or_else(|| Chain::start(spec), Ok)?;
+    if let Device::Cuda(index) = setting.device {
+        // Networks of tables are small: nothing would be gained from fewer bits.
+        chain.use_cuda(OnCuda { gpu: Gpu::open(index)?, precision: Precision::F32 })?;
+    }
     if let Some(folder) = setting.folder {
         let folder = chain_folder(folder, number);
         fs::create_dir_all(&folder).map_err(|e| Error::file("create", &folder, e))?;

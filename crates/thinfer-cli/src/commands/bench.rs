@@ -1,0 +1,110 @@
+use thinfer::Error;
+use thinfer::bench::{self, Bench, Options};
+use thinfer::data::table::human_bytes;
+use thinfer::train::Device;
+use thinfer_engine::cuda::Precision;
+
+use crate::context::Context;
+use crate::device::DeviceArgs;
+use crate::text_table::{align, number, percent};
+
+/// Time one training step: data, forward, backward, update
+#[derive(clap::Args)]
+#[command(after_help = "\
+Networks: lenet, resnet18-cifar, resnet34-cifar, resnet18, resnet34, resnet50,
+wrn-DEPTH-WIDTH. The method is Algorithm 2; images are random.
+
+Examples:
+  thinfer bench --model resnet18-cifar --batch 512
+  thinfer bench --device cpu --model lenet --json")]
+pub(crate) struct Args {
+    #[command(flatten)]
+    device: DeviceArgs,
+    /// The network [default: resnet18-cifar; on the cpu lenet]
+    #[arg(long, value_name = "NAME")]
+    model: Option<String>,
+    /// Images a step
+    #[arg(long, default_value_t = 128, value_parser = clap::value_parser!(u32).range(1..))]
+    batch: u32,
+    /// The arithmetic of a GPU [default: bf16]
+    #[arg(long, value_enum)]
+    precision: Option<PrecisionArg>,
+    /// Only algorithms that give the same bits every time
+    #[arg(long)]
+    deterministic: bool,
+}
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum PrecisionArg {
+    Bf16,
+    Tf32,
+    F32,
+}
+
+pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<()> {
+    let chosen = args.device.choose()?;
+    let precision = args.precision.map(|precision| match precision {
+        PrecisionArg::Bf16 => Precision::Bf16,
+        PrecisionArg::Tf32 => Precision::Tf32,
+        PrecisionArg::F32 => Precision::F32,
+    });
+    let (usual, model) = match chosen.device {
+        Device::Cpu => (Precision::F32, "lenet"),
+        Device::Cuda(_) => (Precision::Bf16, "resnet18-cifar"),
+    };
+    let precision = precision.unwrap_or(usual);
+    if chosen.device == Device::Cpu && precision != Precision::F32 {
+        let problem = format!("is {}, but the cpu computes in f32; leave it out", precision.name());
+        return Err(Error::config("--precision", problem).into());
+    }
+    let options = Options {
+        model: args.model.clone().unwrap_or_else(|| model.into()),
+        batch: args.batch as usize,
+        precision,
+        deterministic: args.deterministic,
+    };
+    context.say(&format!("{chosen}; {}, batch {}", options.model, options.batch));
+    let result = bench::bench(chosen.device, &options)?;
+    context.result(&serde_json::to_value(&result)?, || to_text(&result))
+}
+
+fn to_text(result: &Bench) -> String {
+    let (times, limits) = (&result.milliseconds, &result.limits);
+    let ms = |value: Option<f64>| value.map_or("not measured".into(), |v| number(v) + " ms");
+    let share = |value: Option<f64>| value.map_or("not measured".into(), percent);
+    let on_cpu = result.threads.is_some();
+    let data = if on_cpu { "in forward".into() } else { ms(times.data) };
+    let copy = format!("{} GB/s", number(1e-9 * limits.copy_bytes_per_second));
+    let matrix = format!("{} TFLOP/s", number(1e-12 * limits.matrix_flops));
+    let rows = [
+        ["data", &data],
+        ["forward", &ms(Some(times.forward))],
+        ["backward", &ms(Some(times.backward))],
+        ["update", &ms(times.update)],
+        ["step", &ms(Some(times.step))],
+        ["images a second", &number(result.images_per_second)],
+        ["copy of this device", &copy],
+        ["update, of that", &share(limits.update_of_copy)],
+        ["products of this device", &matrix],
+        ["forward and backward, of that", &percent(limits.gradient_of_matrix)],
+        ["memory", &human_bytes(result.memory_bytes as u64)],
+        ["start to first gradient", &format!("{} s", number(result.startup_seconds))],
+    ]
+    .map(|row: [&str; 2]| row.map(str::to_owned).to_vec());
+    let [height, width, channels] = result.image;
+    let threads = result.threads.map_or(String::new(), |n| format!(", threads: {n}"));
+    let title = format!(
+        "{}, {} parameters, {} images of {height} x {width} x {channels}, {}{}\n{}{threads}\n",
+        result.model,
+        result.parameters,
+        result.batch,
+        result.precision.name(),
+        if result.deterministic { ", deterministic" } else { "" },
+        result.device_name,
+    );
+    let mut text = title + &align(&rows);
+    if let Some(memory) = result.memory {
+        text.push_str(&format!("{memory}\n"));
+    }
+    text
+}
