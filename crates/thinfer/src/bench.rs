@@ -4,7 +4,10 @@ use std::time::{Duration, Instant};
 
 use rayon::prelude::*;
 use serde::Serialize;
-use thinfer_engine::cuda::{self, Gpu, MemoryPlan, PlanOptions, Precision};
+use thinfer_engine::augment::Augment;
+use thinfer_engine::cuda::{
+    self, Gpu, MemoryPlan, PlanOptions, Precision, Session, Source, StepCalls,
+};
 use thinfer_engine::noise::{Key, Stream};
 use thinfer_engine::{Arena, Dataset, Loss, Network, NetworkBuilder, NodeId, Op, Plan, Shape};
 
@@ -90,7 +93,7 @@ pub struct Bench {
     pub memory_bytes: usize,
     /// Where they go, on a GPU.
     pub memory: Option<MemoryPlan>,
-    /// Seconds from nothing to the first gradient.
+    /// Seconds from nothing to the end of the first step; on the CPU, to its first gradient.
     pub startup_seconds: f64,
 }
 
@@ -165,33 +168,57 @@ fn update_bytes(parameters: usize, precision: Precision) -> f64 {
 }
 
 fn on_gpu(index: usize, network: &Network, options: &Options) -> Result<Bench> {
+    /// Batches that the data set has: enough that a gather does not find its images in the cache.
+    const BATCHES: usize = 4;
+    let &Options { batch, precision, deterministic, .. } = options;
+    let shape = network.nodes()[0].shape;
+    let rows = BATCHES * batch;
+    let key = Key::new(1, 0, Stream::Inputs);
+    let bytes: Vec<u8> = (0..rows * shape.len()).map(|i| key.below(0, i, 256) as u8).collect();
+    let classes: Vec<u32> = (0..rows).map(|row| (row * 7 % network.output_len()) as u32).collect();
+    let channels = vec![0.5; shape.channels];
+    let augment = Augment::new(shape, shape.height / 8, true, &channels, &channels)?;
+    let source = Source::Images { bytes: &bytes, classes: &classes, augment: &augment };
+
     let started = Instant::now();
     let gpu = Gpu::open(index)?;
-    let opened = started.elapsed().as_secs_f64();
-    let &Options { batch, precision, deterministic, .. } = options;
+    let method = example_method();
+    let mut arena = Arena::new(network, method.state_buffers());
+    initialize(&mut arena, network.loss(), 1, 0)?;
+    method.start(&mut arena, method.key)?;
     let plan = PlanOptions { batch, precision, deterministic, training: true };
-    let timing = cuda::time_plan(&gpu, network, plan)?;
+    let mut session = Session::new(&gpu, network, &arena, source, plan)?;
+    session.push(&arena)?;
+    let rates = Rates { step_size: 1e-6, temperature: 1e-3, eta: 1e-3, decay_factor: 1.0 };
+    let tick = Tick { step: 0, epoch: 0, rates };
+    let after = arena.record(|arena| method.update(arena, tick))?;
+    let calls = StepCalls { before: Vec::new(), after };
+    let order = Key::new(1, 0, Stream::Shuffle).permutation(0, rows);
+    let augmenting = Key::new(1, 0, Stream::Augment).kernel_words(0);
+    session.run(&order, 0, std::slice::from_ref(&calls), augmenting)?;
+    let startup_seconds = started.elapsed().as_secs_f64();
+
+    let parts = session.time_parts(&calls)?;
+    let memory = session.memory_plan();
     let (copy, matrix) = (cuda::copy_bandwidth(&gpu)?, cuda::matrix_rate(&gpu)?);
-    let parameters = network.params().len();
-    // Velocity, ρ and marks.
-    let memory = MemoryPlan { state: 9 * parameters, ..timing.memory };
     let milliseconds = Milliseconds {
-        data: None,
-        forward: timing.forward,
-        backward: timing.backward,
-        update: None,
-        step: timing.both,
+        data: Some(parts.data),
+        forward: parts.forward,
+        backward: parts.backward,
+        update: Some(parts.update),
+        step: parts.whole,
     };
+    let gradient = parts.forward + parts.backward;
     Ok(Bench {
         device: Device::Cuda(index).to_string(),
         device_name: gpu.name().to_owned(),
         threads: None,
         deterministic,
         precision,
-        limits: limits(network, batch, precision, &milliseconds, timing.both, [copy, matrix]),
+        limits: limits(network, batch, precision, &milliseconds, gradient, [copy, matrix]),
         memory_bytes: memory.total(),
         memory: Some(memory),
-        startup_seconds: opened + timing.planning,
+        startup_seconds,
         ..about(network, options, milliseconds)
     })
 }
