@@ -88,9 +88,15 @@ pub(crate) fn forward(
     dispatch!(Forward { x, packed, bias, y }, outputs);
 }
 
-/// `packed dW += dyᵀ x`
-pub(crate) fn weight_gradient(x: Rows<'_>, dy: &[f32], packed: &mut [f32], outputs: usize) {
-    dispatch!(WeightGradient { x, dy, packed }, outputs);
+/// `packed dW += dyᵀ x`, or `packed dW ← dyᵀ x` where it is `fresh`: then what it holds is not read.
+pub(crate) fn weight_gradient(
+    x: Rows<'_>,
+    dy: &[f32],
+    fresh: bool,
+    packed: &mut [f32],
+    outputs: usize,
+) {
+    dispatch!(WeightGradient { x, dy, fresh, packed }, outputs);
 }
 
 /// `y ← x Wᵀ + b` where all weights outside `columns` are zero.
@@ -228,6 +234,7 @@ fn add_products<S: Simd, const O: usize>(
 struct WeightGradient<'a, const O: usize> {
     x: Rows<'a>,
     dy: &'a [f32],
+    fresh: bool,
     packed: &'a mut [f32],
 }
 
@@ -238,6 +245,7 @@ impl<const O: usize> WithSimd for WeightGradient<'_, O> {
         let whole = self.x.columns / S::F32_LANES;
         let vectors = S::as_mut_simd_f32s(self.packed).0.as_chunks_mut::<O>().0;
         let (sums, rest) = vectors.split_at_mut(whole);
+        let mut fresh = self.fresh;
         for (x, dy) in self.x.groups().zip(self.dy.chunks(GROUP * O)) {
             // A row that only fills up its group has slope zero.
             let mut slopes = [[simd.splat_f32s(0.0); O]; GROUP];
@@ -253,6 +261,9 @@ impl<const O: usize> WithSimd for WeightGradient<'_, O> {
                 S::as_simd_f32s(x[3]),
             ];
             for ((((sums, a), b), c), d) in sums.iter_mut().zip(a).zip(b).zip(c).zip(d) {
+                if fresh {
+                    *sums = [simd.splat_f32s(0.0); O];
+                }
                 add_slopes(simd, sums, [*a, *b, *c, *d], &slopes);
             }
             if let Some(sums) = rest.first_mut() {
@@ -262,8 +273,12 @@ impl<const O: usize> WithSimd for WeightGradient<'_, O> {
                     simd.partial_load_f32s(c_rest),
                     simd.partial_load_f32s(d_rest),
                 ];
+                if fresh {
+                    *sums = [simd.splat_f32s(0.0); O];
+                }
                 add_slopes(simd, sums, x, &slopes);
             }
+            fresh = false;
         }
     }
 }
@@ -305,12 +320,12 @@ mod tests {
                 let (weight, bias) = (random(outputs * columns, 1), random(outputs, 2));
                 let dy = random(outputs * count, 3);
                 let len = packed_len(outputs, columns);
-                let (mut packed, mut slopes) = (vec![0.0; len], vec![0.0; len]);
+                let (mut packed, mut slopes) = (vec![0.0; len], vec![f32::NAN; len]);
                 let mut y = vec![0.0; outputs * count];
                 let mut dw = vec![0.0; outputs * columns];
                 pack(&weight, outputs, &mut packed);
                 forward(x, &packed, Some(&bias), &mut y, outputs);
-                weight_gradient(x, &dy, &mut slopes, outputs);
+                weight_gradient(x, &dy, true, &mut slopes, outputs);
                 unpack(&slopes, outputs, &mut dw);
                 for (r, &row) in order.iter().enumerate() {
                     for o in 0..outputs {

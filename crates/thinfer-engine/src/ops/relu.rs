@@ -1,19 +1,30 @@
 //! `y = max(x, 0)`, with slope 0 at 0.
 
 use crate::real::Real;
+use crate::vectorize::vectorize;
 
 pub(crate) fn forward<T: Real>(x: &[T], y: &mut [T]) {
-    for (y, x) in y.iter_mut().zip(x) {
-        // Written so that NaN, for which every comparison is false, stays visible.
-        *y = if *x <= T::ZERO { T::ZERO } else { *x };
-    }
+    vectorize(
+        #[inline(always)]
+        || {
+            for (y, x) in y.iter_mut().zip(x) {
+                // Written so that NaN, for which every comparison is false, stays visible.
+                *y = if *x <= T::ZERO { T::ZERO } else { *x };
+            }
+        },
+    );
 }
 
 /// `dx += dy · 1[y > 0]`
 pub(crate) fn backward<T: Real>(y: &[T], dy: &[T], dx: &mut [T]) {
-    for ((dx, dy), y) in dx.iter_mut().zip(dy).zip(y) {
-        *dx += if *y > T::ZERO { *dy } else { T::ZERO };
-    }
+    vectorize(
+        #[inline(always)]
+        || {
+            for ((dx, dy), y) in dx.iter_mut().zip(dy).zip(y) {
+                *dx += if *y > T::ZERO { *dy } else { T::ZERO };
+            }
+        },
+    );
 }
 
 /// `y ← max(y, 0)`

@@ -70,6 +70,8 @@ struct Lane<T> {
     gradient: Vec<T>,
     /// The gradient of the narrow first layer; empty where there is none.
     packed: Vec<f32>,
+    /// Whether `packed` still holds the last step's.
+    fresh: bool,
     loss: f64,
 }
 
@@ -106,6 +108,7 @@ impl<T: Real> Exec<T> {
                 targets: vec![0.0; targets],
                 gradient: vec![T::ZERO; network.params().len()],
                 packed: vec![0.0; packed],
+                fresh: true,
                 loss: 0.0,
             })
             .collect();
@@ -186,9 +189,15 @@ impl<T: Real> Exec<T> {
             }
         }
         if let (Some(narrow), Some(gradient)) = (&self.narrow, T::singles_mut(gradient)) {
-            for lane in &*others {
-                add_to(&mut first.packed, &lane.packed);
-            }
+            // In pieces, because the other threads would fall asleep over the sum; the order in which
+            // lanes are added is the same for every piece.
+            let piece = (first.packed.len() / 4).next_multiple_of(16).max(1024);
+            first.packed.par_chunks_mut(piece).enumerate().for_each(|(at, sum)| {
+                let range = at * piece..at * piece + sum.len();
+                for lane in &*others {
+                    add_to(sum, &lane.packed[range.clone()]);
+                }
+            });
             narrow::unpack(&first.packed, narrow.outputs, &mut gradient[packed]);
         }
     }
@@ -263,7 +272,7 @@ impl<T: Real> Step<'_, T> {
         let packed = self.narrow.map_or(0..0, |n| n.place.clone());
         lane.gradient[..packed.start].fill(T::ZERO);
         lane.gradient[packed.end..].fill(T::ZERO);
-        lane.packed.fill(0.0);
+        lane.fresh = true;
         lane.loss = 0.0;
     }
 
@@ -337,7 +346,9 @@ impl<T: Real> Step<'_, T> {
                     let narrow = self.narrow.filter(|n| n.node == at);
                     if let (Some(narrow), Some(dy)) = (narrow, T::singles(dy)) {
                         let packed = &mut lane.packed;
-                        narrow::weight_gradient(self.rows(block), dy, packed, narrow.outputs);
+                        let (rows, fresh) = (self.rows(block), lane.fresh);
+                        narrow::weight_gradient(rows, dy, fresh, packed, narrow.outputs);
+                        lane.fresh = false;
                     } else {
                         let x = &lane.values[from.0][..len(from)];
                         linear::weight_gradient(size, x, dy, &mut lane.gradient[range.clone()]);
