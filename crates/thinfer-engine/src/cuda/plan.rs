@@ -423,42 +423,36 @@ impl<'a> Binder<'a> {
                 let number = self.really_beside.range(..=*number).next_back();
                 Ok(Bound::Join(number.copied().unwrap_or(usize::MAX)))
             }
-            Step::Conv(problem, places) => match self.chooser.choose(*problem)? {
-                Some(chosen) => {
-                    let filter = problem.direction == Direction::Filter;
-                    let small = problem.multiply_adds() < FILLS_THE_GPU;
-                    let beside = (filter && small).then_some(self.filters);
-                    self.filters += usize::from(filter);
-                    if let Some(number) = beside {
-                        self.beside = self.beside.max(chosen.workspace);
-                        self.really_beside.insert(number);
-                    } else {
-                        self.workspace = self.workspace.max(chosen.workspace);
-                    }
-                    let g = &problem.geometry;
-                    let name = format!(
-                        "convolution {:?} {}x{}x{} -> {} by {}x{} stride {}",
-                        problem.direction,
-                        g.input[2],
-                        g.input[3],
-                        g.input[1],
-                        g.output[1],
-                        g.filter[2],
-                        g.filter[3],
-                        g.stride[0]
-                    );
-                    Ok(Bound::Conv { name, chosen, places: *places, pack: None, beside })
-                }
-                None => {
-                    self.filters += usize::from(problem.direction == Direction::Filter);
-                    self.kernel(&direct_convolution(problem, *places), None)
-                }
-            },
+            Step::Conv(problem, places) => self.convolution(problem, *places),
             Step::Product(product, places) => match Gemm::new(self.gpu, product) {
                 Ok(gemm) => Ok(Bound::Product { gemm, places: *places }),
                 Err(_) => self.kernel(&direct_product(product, *places), None),
             },
         }
+    }
+
+    fn convolution(&mut self, problem: &Problem, places: [Place; 3]) -> Result<Bound, EngineError> {
+        let filter = problem.direction == Direction::Filter;
+        let number = self.filters;
+        self.filters += usize::from(filter);
+        let Some(chosen) = self.chooser.choose(*problem)? else {
+            return self.kernel(&direct_convolution(problem, places), None);
+        };
+        let small = problem.multiply_adds() < FILLS_THE_GPU;
+        let beside = (filter && small).then_some(number);
+        if beside.is_some() {
+            self.beside = self.beside.max(chosen.workspace);
+            self.really_beside.insert(number);
+        } else {
+            self.workspace = self.workspace.max(chosen.workspace);
+        }
+        let g = &problem.geometry;
+        let [height, width, channels] = [g.input[2], g.input[3], g.input[1]];
+        let name = format!(
+            "convolution {:?} {height}x{width}x{channels} -> {} by {}x{} stride {}",
+            problem.direction, g.output[1], g.filter[2], g.filter[3], g.stride[0]
+        );
+        Ok(Bound::Conv { name, chosen, places, pack: None, beside })
     }
 
     fn kernel(&self, launch: &Launch, beside: Option<usize>) -> Result<Bound, EngineError> {

@@ -16,10 +16,9 @@ fn options(batch: usize, precision: Precision, training: bool) -> PlanOptions {
 
 fn entries(steps: &[Step]) -> Vec<&'static str> {
     let name = |s: &Step| match s {
-        Step::Kernel(launch) => launch.entry,
+        Step::Kernel(launch) | Step::Beside(_, launch) => launch.entry,
         Step::Conv(..) => "conv",
         Step::Join(_) => "join",
-        Step::Beside(_, launch) => launch.entry,
         Step::Product(..) => "product",
     };
     steps.iter().map(name).collect()
@@ -74,7 +73,6 @@ fn places_are_inside_their_buffers() {
             let p = lower(&case.network, options(case.batch, precision, true), 132).unwrap();
             for step in p.training.iter().chain(&p.inference) {
                 let places = match step {
-                    Step::Join(_) | Step::Beside(..) => continue,
                     Step::Conv(problem, places) => {
                         for (place, bytes) in places.iter().zip(problem.bytes()) {
                             let size = match place.space {
@@ -89,7 +87,7 @@ fn places_are_inside_their_buffers() {
                         places.to_vec()
                     }
                     Step::Product(_, places) => places.to_vec(),
-                    Step::Kernel(_) => continue,
+                    Step::Kernel(_) | Step::Join(_) | Step::Beside(..) => continue,
                 };
                 assert!(places.iter().all(|p| p.space != Space::Nothing), "{}", case.name);
             }
