@@ -1,4 +1,4 @@
-//! Times of a plan by itself, on random data, and what the device can do at best.
+//! Times of a plan's steps, on random data, and what the device can do at best.
 
 use std::sync::Arc;
 
@@ -10,27 +10,11 @@ use super::dnn::Direction;
 use super::error::Named;
 use super::linear::{Gemm, Product};
 use super::lower::PlanOptions;
-use super::memory::MemoryPlan;
-use super::plan::{CudaPlan, DeviceIo};
+use super::plan::CudaPlan;
 use super::selftest::{Setting, encode};
 use crate::error::EngineError;
 use crate::network::Network;
 use crate::noise::{Key, Stream};
-
-/// Milliseconds of one batch.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Timing {
-    /// Forward and loss.
-    pub forward: f64,
-    /// Backward.
-    pub backward: f64,
-    /// Both in one graph.
-    pub both: f64,
-    /// Seconds from the network to the plan.
-    pub planning: f64,
-    /// Where the device memory goes.
-    pub memory: MemoryPlan,
-}
 
 /// Replays whose mean is one measurement, and measurements of which the median is taken.
 const REPLAYS: usize = 20;
@@ -45,7 +29,7 @@ const SIDE: usize = 8192;
 pub fn copy_bandwidth(gpu: &Arc<Gpu>) -> Result<f64, EngineError> {
     let from = gpu.zeros::<u8>(COPIED)?;
     let mut to = gpu.zeros::<u8>(COPIED)?;
-    // Not as a graph: there a copy engine does it, which is slower than the multiprocessors.
+    // Not as a graph: a copy in one ran at two thirds of this speed on an H200.
     let ms = repeat(gpu, || gpu.stream.memcpy_dtod(&from, &mut to).named("cuMemcpyDtoDAsync"))?;
     Ok(2.0 * COPIED as f64 / (1e-3 * ms))
 }
@@ -73,69 +57,20 @@ pub fn matrix_rate(gpu: &Arc<Gpu>) -> Result<f64, EngineError> {
     Ok(2.0 * (SIDE as f64).powi(3) / (1e-3 * ms))
 }
 
-/// Times forward and backward of a plan in captured graphs.
-pub fn time_plan(
-    gpu: &Arc<Gpu>,
-    network: &Network,
-    options: PlanOptions,
-) -> Result<Timing, EngineError> {
-    let started = std::time::Instant::now();
-    let mut timing = Timing::default();
-    with_random_batch(gpu, network, options, |plan, io| {
-        timing.planning = started.elapsed().as_secs_f64();
-        timing.memory = plan.memory_plan();
-        timing.both = replay(gpu, || plan.forward_backward(io))?;
-        timing.forward = replay(gpu, || plan.training_forward(io))?;
-        timing.backward = replay(gpu, || plan.backward(io))?;
-        Ok(())
-    })?;
-    Ok(timing)
-}
-
-/// Makes a plan and buffers with random numbers, and gives both to `work`.
-fn with_random_batch(
-    gpu: &Arc<Gpu>,
-    network: &Network,
-    options: PlanOptions,
-    work: impl FnOnce(&mut CudaPlan, &DeviceIo) -> Result<(), EngineError>,
-) -> Result<(), EngineError> {
-    let mut plan = CudaPlan::new(gpu, network, options)?;
-    gpu.wait()?;
-    let setting = Setting::new(network, options.batch, options.precision);
-    let input = gpu.upload(&setting.batch(network, plan.input_channels(), options.precision))?;
-    let targets = gpu.upload(&setting.targets(network))?;
-    let weights = gpu.upload(&setting.weights)?;
-    let low = gpu.upload(&encode(&setting.weights, Precision::Bf16))?;
-    let stats = gpu.zeros::<f32>(setting.stats.len())?;
-    let gradient = gpu.zeros::<f32>(setting.weights.len())?;
-    let tally = gpu.zeros::<f64>(4)?;
-    let io = DeviceIo {
-        input: gpu.address(&input),
-        targets: gpu.address(&targets),
-        weights: gpu.address(&weights),
-        low: gpu.address(&low),
-        stats: gpu.address(&stats),
-        gradient: gpu.address(&gradient),
-        tally: gpu.address(&tally),
-        losses: 0,
-        step: 0,
-    };
-    work(&mut plan, &io)
-}
-
 /// Microseconds of each step of a plan, run by itself in a graph of many repetitions.
 pub fn profile_plan(
     gpu: &Arc<Gpu>,
     network: &Network,
     options: PlanOptions,
 ) -> Result<Vec<(String, f64)>, EngineError> {
+    let mut plan = CudaPlan::new(gpu, network, options)?;
+    let setting = Setting::new(network, options.batch, options.precision);
+    let buffers = setting.upload(gpu, network, &plan)?;
     let mut times = Vec::new();
-    with_random_batch(gpu, network, options, |plan, io| {
-        plan.each_training_step(io, |name, work| {
-            let many = || (0..REPLAYS).try_for_each(|_| work());
-            times.push((name.to_owned(), replay(gpu, many)? * 1e3 / REPLAYS as f64));
-            Ok(())
-        })
+    plan.each_training_step(&buffers.io(gpu), |name, work| {
+        let many = || (0..REPLAYS).try_for_each(|_| work());
+        times.push((name.to_owned(), replay(gpu, many)? * 1e3 / REPLAYS as f64));
+        Ok(())
     })?;
     Ok(times)
 }

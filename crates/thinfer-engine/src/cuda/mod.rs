@@ -25,12 +25,12 @@ mod step;
 mod weights;
 
 pub use batches::Source;
-pub use bench::{Timing, copy_bandwidth, matrix_rate, profile_plan, time_plan};
+pub use bench::{copy_bandwidth, matrix_rate, profile_plan};
 pub use context::Gpu;
 pub use lower::PlanOptions;
 pub use memory::MemoryPlan;
 pub use nvrtc::cache_folder;
-pub use plan::{CudaPlan, DeviceIo, plan_memory};
+pub use plan::{CudaPlan, DeviceIo};
 pub use probe::{Device, Library, Report, probe};
 pub use selftest::{Check, selftest};
 pub use session::{Parts, Session, StepCalls, Tally};

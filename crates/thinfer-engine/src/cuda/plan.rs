@@ -574,8 +574,3 @@ fn check_memory(
     }
     Err(EngineError::DeviceMemory { plan, free, batch: options.batch, largest_batch: fitting })
 }
-
-/// The memory that a plan would need, without a GPU and without the libraries' work space.
-pub fn plan_memory(network: &Network, options: PlanOptions) -> Result<MemoryPlan, EngineError> {
-    Ok(memory_plan(network, &options, &lower(network, options, 132)?))
-}

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use cudarc::driver::CudaSlice;
+
 use super::Precision;
 use super::context::Gpu;
 use super::lower::PlanOptions;
@@ -80,8 +82,8 @@ pub(super) fn encode(values: &[f32], precision: Precision) -> Vec<u8> {
 
 /// What both devices get.
 pub(super) struct Setting {
-    pub(super) weights: Vec<f32>,
-    pub(super) stats: Vec<f32>,
+    weights: Vec<f32>,
+    stats: Vec<f32>,
     inputs: Vec<f32>,
     targets: Vec<f32>,
 }
@@ -138,12 +140,7 @@ impl Setting {
     }
 
     /// The batch as the plan wants it, with padded channels.
-    pub(super) fn batch(
-        &self,
-        network: &Network,
-        channels: usize,
-        precision: Precision,
-    ) -> Vec<u8> {
+    fn batch(&self, network: &Network, channels: usize, precision: Precision) -> Vec<u8> {
         let own = network.nodes()[0].shape.channels;
         if own == channels {
             return encode(&self.inputs, precision);
@@ -156,10 +153,58 @@ impl Setting {
         encode(&padded, precision)
     }
 
-    pub(super) fn targets(&self, network: &Network) -> Vec<u8> {
+    fn targets(&self, network: &Network) -> Vec<u8> {
         let classes = matches!(network.loss(), Loss::CrossEntropy { .. });
         let bytes = |v: &f32| if classes { (*v as i32).to_le_bytes() } else { v.to_le_bytes() };
         self.targets.iter().flat_map(bytes).collect()
+    }
+}
+
+/// A setting on the device.
+pub(super) struct Buffers {
+    input: CudaSlice<u8>,
+    targets: CudaSlice<u8>,
+    weights: CudaSlice<f32>,
+    low: CudaSlice<u8>,
+    stats: CudaSlice<f32>,
+    gradient: CudaSlice<f32>,
+    tally: CudaSlice<f64>,
+}
+
+impl Setting {
+    pub(super) fn upload(
+        &self,
+        gpu: &Gpu,
+        network: &Network,
+        plan: &CudaPlan,
+    ) -> Result<Buffers, EngineError> {
+        let batch = self.batch(network, plan.input_channels(), plan.options().precision);
+        Ok(Buffers {
+            input: gpu.upload(&batch)?,
+            targets: gpu.upload(&self.targets(network))?,
+            weights: gpu.upload(&self.weights)?,
+            low: gpu.upload(&encode(&self.weights, Precision::Bf16))?,
+            stats: gpu.upload(if self.stats.is_empty() { &[0.0] } else { &self.stats[..] })?,
+            // Poisoned, so that an element which is not written shows.
+            gradient: gpu.upload(&vec![f32::NAN; network.params().len()])?,
+            tally: gpu.zeros(4)?,
+        })
+    }
+}
+
+impl Buffers {
+    pub(super) fn io(&self, gpu: &Gpu) -> DeviceIo {
+        DeviceIo {
+            input: gpu.address(&self.input),
+            targets: gpu.address(&self.targets),
+            weights: gpu.address(&self.weights),
+            low: gpu.address(&self.low),
+            stats: gpu.address(&self.stats),
+            gradient: gpu.address(&self.gradient),
+            tally: gpu.address(&self.tally),
+            losses: 0,
+            step: 0,
+        }
     }
 }
 
@@ -195,35 +240,17 @@ fn on_gpu(
     options: PlanOptions,
 ) -> Result<(Outcome, bool), EngineError> {
     let mut plan = CudaPlan::new(gpu, network, options)?;
-    let precision = options.precision;
-    let input = gpu.upload(&setting.batch(network, plan.input_channels(), precision))?;
-    let targets = gpu.upload(&setting.targets(network))?;
-    let weights = gpu.upload(&setting.weights)?;
-    let low = gpu.upload(&encode(&setting.weights, Precision::Bf16))?;
-    let stats = gpu.upload(if setting.stats.is_empty() { &[0.0] } else { &setting.stats[..] })?;
-    // Poisoned, so that an element which is not written shows.
-    let gradient = gpu.upload(&vec![f32::NAN; network.params().len()])?;
-    let tally = gpu.zeros::<f64>(4)?;
-    let io = DeviceIo {
-        input: gpu.address(&input),
-        targets: gpu.address(&targets),
-        weights: gpu.address(&weights),
-        low: gpu.address(&low),
-        stats: gpu.address(&stats),
-        gradient: gpu.address(&gradient),
-        tally: gpu.address(&tally),
-        losses: 0,
-        step: 0,
-    };
+    let buffers = setting.upload(gpu, network, &plan)?;
+    let io = buffers.io(gpu);
     plan.forward(&io)?;
     let inference = plan.read_output()?;
     plan.forward_backward(&io)?;
-    let first = gpu.download(&gradient)?;
-    let loss = gpu.download(&tally)?[0];
-    let mut after = gpu.download(&stats)?;
+    let first = gpu.download(&buffers.gradient)?;
+    let loss = gpu.download(&buffers.tally)?[0];
+    let mut after = gpu.download(&buffers.stats)?;
     after.truncate(setting.stats.len());
     plan.forward_backward(&io)?;
-    let second = gpu.download(&gradient)?;
+    let second = gpu.download(&buffers.gradient)?;
     let same = first.iter().zip(&second).all(|(a, b)| a.to_bits() == b.to_bits());
     Ok((Outcome { loss, gradient: first, stats: after, inference }, same))
 }
