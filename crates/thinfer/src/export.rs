@@ -103,6 +103,7 @@ mod tests {
             epoch: 7,
             weights: (0..n).map(|i| i as f32 - chain as f32).collect(),
             keep: (0..n).map(|i| u8::from(i != 2)).collect(),
+            stats: Vec::new(),
         };
         let members = vec![member(0), member(1)];
         Posterior { network, members }

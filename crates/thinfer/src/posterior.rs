@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use safetensors::tensor::{Dtype, TensorView};
-use thinfer_engine::{Dataset, Loss, Network, Plan, Scale};
+use thinfer_engine::{Dataset, Loss, Network, Param, Plan, Role, Scale};
 
 use crate::error::{Error, Result};
 use crate::metrics;
@@ -83,7 +83,7 @@ impl Posterior {
         let mut plan = Plan::new(&self.network, ROWS.min(data.rows().max(1)))?;
         let mut raw = vec![0.0; data.rows() * outputs];
         let mut each = |member: &Snapshot| -> Result<Vec<f32>> {
-            plan.forward(&member.weights, &[], data, 0..data.rows(), &mut raw)?;
+            plan.forward(&member.weights, &member.stats, data, 0..data.rows(), &mut raw)?;
             Ok(raw.clone())
         };
         match self.network.loss() {
@@ -162,7 +162,8 @@ impl Predictive {
     }
 }
 
-/// A snapshot as a safetensors file: every parameter under its name, its mask under `mask/name`.
+/// A snapshot as a safetensors file: every parameter and running statistic under its name, masks
+/// under `mask/name`.
 pub fn snapshot_to_bytes(network: &Network, snapshot: &Snapshot) -> Result<Vec<u8>> {
     let info = serde_json::json!({ "chain": snapshot.chain, "epoch": snapshot.epoch });
     let tensors = named_tensors(network, &[("", snapshot)]);
@@ -181,14 +182,25 @@ pub(crate) fn named_tensors(network: &Network, members: &[(&str, &Snapshot)]) ->
             let bytes = values.iter().flat_map(|v| v.to_le_bytes()).collect();
             let name = format!("{prefix}{}", param.name);
             tensors.push((name, Dtype::F32, param.shape.clone(), bytes));
-            if param.role.is_weight() {
+            if has_mask(param.role) {
                 let mask = member.keep[param.range()].to_vec();
                 let name = format!("{prefix}mask/{}", param.name);
                 tensors.push((name, Dtype::U8, param.shape.clone(), mask));
             }
         }
+        for stat in network.stats() {
+            let values = &member.stats[stat.range()];
+            let bytes = values.iter().flat_map(|v| v.to_le_bytes()).collect();
+            let name = format!("{prefix}{}", stat.name);
+            tensors.push((name, Dtype::F32, stat.shape.clone(), bytes));
+        }
     }
     tensors
+}
+
+/// Whether parameters of this role can be pruned.
+fn has_mask(role: Role) -> bool {
+    role.is_weight() || matches!(role, Role::NormScale | Role::NormShift)
 }
 
 /// A safetensors file with one metadata entry, `thinfer`.
@@ -229,15 +241,21 @@ pub fn snapshot_from_bytes(network: &Network, path: &Path, bytes: &[u8]) -> Resu
     let file = safetensors::SafeTensors::deserialize(bytes).map_err(|e| damaged(e.to_string()))?;
     let n = network.params().len();
     let (mut weights, mut keep) = (vec![0.0; n], vec![1u8; n]);
-    for param in network.params() {
+    let floats = |param: &Param, into: &mut [f32]| -> Result<()> {
         let tensor = file.tensor(&param.name).map_err(|e| damaged(e.to_string()))?;
         if tensor.shape() != param.shape || tensor.dtype() != Dtype::F32 {
             return Err(damaged(format!("`{}` has another shape", param.name)));
         }
-        for (to, b) in weights[param.range()].iter_mut().zip(tensor.data().chunks_exact(4)) {
+        for (to, b) in into[param.range()].iter_mut().zip(tensor.data().chunks_exact(4)) {
             *to = f32::from_le_bytes([b[0], b[1], b[2], b[3]]);
         }
-        if param.role.is_weight() {
+        Ok(())
+    };
+    let mut stats = vec![0.0; network.stats().len()];
+    network.stats().iter().try_for_each(|stat| floats(stat, &mut stats))?;
+    for param in network.params() {
+        floats(param, &mut weights)?;
+        if has_mask(param.role) {
             let mask =
                 file.tensor(&format!("mask/{}", param.name)).map_err(|e| damaged(e.to_string()))?;
             if mask.shape() != param.shape || mask.dtype() != Dtype::U8 {
@@ -246,7 +264,8 @@ pub fn snapshot_from_bytes(network: &Network, path: &Path, bytes: &[u8]) -> Resu
             keep[param.range()].copy_from_slice(mask.data());
         }
     }
-    Ok(Snapshot { chain: number("chain")? as u32, epoch: number("epoch")? as usize, weights, keep })
+    let (chain, epoch) = (number("chain")? as u32, number("epoch")? as usize);
+    Ok(Snapshot { chain, epoch, weights, keep, stats })
 }
 
 #[cfg(test)]
@@ -258,7 +277,7 @@ mod tests {
     fn member(chain: u32, epoch: usize, network: &Network, scale: f32) -> Snapshot {
         let n = network.params().len();
         let weights = (0..n).map(|i| scale * (i as f32 - 3.0)).collect();
-        Snapshot { chain, epoch, weights, keep: vec![1; n] }
+        Snapshot { chain, epoch, weights, keep: vec![1; n], stats: Vec::new() }
     }
 
     fn data() -> Dataset {

@@ -100,8 +100,19 @@ const PLAIN: &[Key] = &[
     key("chains", Kind::Integer(1, 10_000), "independent chains"),
     key(
         "data.kind",
-        Kind::Choice(&["example1", "example2", "example3", "table"]),
-        "a simulated example, or your own table",
+        Kind::Choice(&[
+            "example1",
+            "example2",
+            "example3",
+            "table",
+            "shapes",
+            "mnist",
+            "fashion-mnist",
+            "cifar10",
+            "cifar100",
+            "images",
+        ]),
+        "a simulated example, your own table, a published image set, or your own images",
     ),
     key(
         "data.variant",
@@ -113,7 +124,11 @@ const PLAIN: &[Key] = &[
     key("data.validation_rows", Kind::Integer(10, MOST), "simulated rows to choose with"),
     key("data.test_rows", Kind::Integer(10, MOST), "simulated rows to report on"),
     key("data.seed", Kind::Integer(0, i64::MAX), "seed of the simulation; `seed` when absent"),
-    key("data.path", Kind::Text, "the table: .csv, .tsv or .parquet"),
+    key(
+        "data.path",
+        Kind::Text,
+        "the table (.csv, .tsv or .parquet), or the folder of the images; absent: data/KIND",
+    ),
     key("data.target", Kind::Text, "the column to predict"),
     key(
         "data.task",
@@ -124,6 +139,32 @@ const PLAIN: &[Key] = &[
         "data.holdout",
         Kind::NumberAbove(0.0, 0.8),
         "share of a table's rows kept for the test part",
+    ),
+    key(
+        "data.image_size",
+        Kind::Integer(8, 4096),
+        "height and width that your own images are cropped and resized to",
+    ),
+    key(
+        "data.crop_padding",
+        Kind::Integer(0, 64),
+        "border of zeros around an image before a random crop, for published image sets",
+    ),
+    key("data.flip", Kind::Switch, "whether half the training images are mirrored left to right"),
+    key(
+        "data.skip_at_most",
+        Kind::Integer(0, MOST),
+        "images that cannot be decoded and are passed over, before the run stops",
+    ),
+    key(
+        "model.name",
+        Kind::Text,
+        "mlp, or an image network: lenet, resnet18-cifar, resnet34-cifar, resnet18, resnet34, resnet50, wrn-DEPTH-WIDTH",
+    ),
+    key(
+        "model.label_smoothing",
+        Kind::NumberBelow(0.0, 1.0),
+        "share of each label that is spread over all classes",
     ),
     key(
         "model.hidden",
@@ -189,9 +230,24 @@ const PLAIN: &[Key] = &[
     ),
     key("prune.regrow", Kind::Switch, "false is DFP (never comes back), true is DPF (feedback)"),
     key(
+        "prune.rule",
+        Kind::Choice(&["mean-square", "range", "absolute-range"]),
+        "what is compared with the hard threshold: a group's mean square, or how far apart the weights (or their sizes) of a channel lie",
+    ),
+    key(
         "prune.hard_threshold",
         Kind::NumberAbove(0.0, 1e9),
-        "mean square below which a group is pruned; absent: λ₁",
+        "below it a group or channel is pruned (λ₂); absent: λ₁",
+    ),
+    key(
+        "prune.target",
+        Kind::NumberAbove(0.0, 0.9999),
+        "share of all parameters to prune; the hard threshold is found during the run",
+    ),
+    key(
+        "prune.keep_norm",
+        Kind::Switch,
+        "whether a pruned channel keeps its norm scale and shift, as in the authors' program",
     ),
     key(
         "prune.warm_up_epochs",
@@ -203,6 +259,11 @@ const PLAIN: &[Key] = &[
         Kind::Integer(0, MOST),
         "pruning ends here, so that later samples share one mask",
     ),
+    key(
+        "prune.freeze_after_cycles",
+        Kind::Integer(1, 100_000),
+        "pruning ends with this cycle; an alternative to prune.freeze_after_epochs",
+    ),
     key("prune.cadence", Kind::Choice(&["epoch", "step"]), "how often EM and pruning run"),
     key("train.epochs", Kind::Integer(1, MOST), "passes over the data"),
     key("train.batch", Kind::Integer(1, 100_000_000), "rows a step"),
@@ -211,6 +272,16 @@ const PLAIN: &[Key] = &[
         "train.record_every_epochs",
         Kind::Integer(1, MOST),
         "how often a line goes into the history; absent: about 500 lines",
+    ),
+    key(
+        "train.evaluate_every_epochs",
+        Kind::Integer(1, MOST),
+        "how often the test images are scored during training",
+    ),
+    key(
+        "train.precision",
+        Kind::Choice(&["bf16", "tf32", "f32"]),
+        "arithmetic on a GPU; the CPU always computes in f32",
     ),
     key("train.checkpoint_seconds", Kind::NumberAbove(0.0, 1e9), "time between checkpoints"),
     key(

@@ -51,26 +51,57 @@ pub struct DataConfig {
     pub target: Option<String>,
     pub task: TaskChoice,
     pub holdout: f64,
+    pub image_size: usize,
+    pub crop_padding: Option<usize>,
+    pub flip: Option<bool>,
+    pub skip_at_most: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "kebab-case")]
 #[expect(missing_docs, reason = "see `keys.rs`")]
 pub enum DataKind {
     Example1,
     Example2,
     Example3,
     Table,
+    Shapes,
+    Mnist,
+    FashionMnist,
+    Cifar10,
+    Cifar100,
+    Images,
 }
 
 impl DataKind {
+    /// Whether the data is images.
+    pub fn is_images(self) -> bool {
+        self.example().is_none() && self != DataKind::Table
+    }
+
+    /// Its name in a configuration.
+    pub fn name(self) -> &'static str {
+        match self {
+            DataKind::Example1 => "example1",
+            DataKind::Example2 => "example2",
+            DataKind::Example3 => "example3",
+            DataKind::Table => "table",
+            DataKind::Shapes => "shapes",
+            DataKind::Mnist => "mnist",
+            DataKind::FashionMnist => "fashion-mnist",
+            DataKind::Cifar10 => "cifar10",
+            DataKind::Cifar100 => "cifar100",
+            DataKind::Images => "images",
+        }
+    }
+
     /// The simulated example, if it is one.
     pub fn example(self) -> Option<Example> {
         match self {
             DataKind::Example1 => Some(Example::Example1),
             DataKind::Example2 => Some(Example::Example2),
             DataKind::Example3 => Some(Example::Example3),
-            DataKind::Table => None,
+            _ => None,
         }
     }
 }
@@ -87,6 +118,8 @@ pub enum TaskChoice {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "see `keys.rs`")]
 pub struct ModelConfig {
+    pub name: String,
+    pub label_smoothing: f64,
     pub hidden: Vec<usize>,
     pub activation: Activation,
     pub noise: NoiseModel,
@@ -147,9 +180,13 @@ pub struct PriorConfig {
 #[expect(missing_docs, reason = "see `keys.rs`")]
 pub struct PruneConfig {
     pub regrow: bool,
+    pub rule: Rule,
     pub hard_threshold: Option<f64>,
+    pub target: Option<f64>,
+    pub keep_norm: bool,
     pub warm_up_epochs: usize,
     pub freeze_after_epochs: Option<usize>,
+    pub freeze_after_cycles: Option<usize>,
     pub cadence: Cadence,
 }
 
@@ -218,8 +255,33 @@ pub struct TrainConfig {
     pub batch: usize,
     pub samples_per_cycle: usize,
     pub record_every_epochs: Option<usize>,
+    pub evaluate_every_epochs: usize,
+    pub precision: PrecisionName,
     pub checkpoint_seconds: f64,
     pub checkpoint_steps: Option<u64>,
+}
+
+/// What is compared with the hard threshold.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Rule {
+    /// The mean square of a group.
+    #[default]
+    MeanSquare,
+    /// max w − min w over a channel.
+    Range,
+    /// max |w| − min |w| over a channel, as the paper prints.
+    AbsoluteRange,
+}
+
+/// The arithmetic on a GPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[expect(missing_docs, reason = "see `keys.rs`")]
+pub enum PrecisionName {
+    Bf16,
+    Tf32,
+    F32,
 }
 
 impl Config {
@@ -259,7 +321,13 @@ impl Config {
             Some("reference-code") => Preset::ReferenceCode,
             _ => Preset::Exact,
         };
+        let images = settings.get("data.kind").and_then(Value::as_str).is_some_and(is_images);
         let mut all = preset.defaults();
+        if images {
+            all.extend(preset.image_defaults());
+            // Neither paper nor code limits the gradient, and batch norm keeps these chains in place.
+            all.remove("method.clip");
+        }
         all.extend(settings.iter().map(|(k, v)| (k.clone(), v.clone())));
         // λ₁ is either given or computed; giving one replaces the default of the other.
         if settings.contains_key("prior.spike_probability")
@@ -344,6 +412,11 @@ impl Config {
     pub fn data_seed(&self) -> u64 {
         self.data.seed.unwrap_or(self.seed)
     }
+}
+
+fn is_images(kind: &str) -> bool {
+    let kind: std::result::Result<DataKind, _> = Value::String(kind.to_owned()).try_into();
+    kind.is_ok_and(DataKind::is_images)
 }
 
 fn flatten(prefix: &str, table: &Table, into: &mut BTreeMap<String, Value>) {

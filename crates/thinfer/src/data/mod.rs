@@ -1,8 +1,10 @@
-//! Data: simulated examples and tables.
+//! Data: simulated examples, tables and images.
 
 mod bundle;
+pub mod images;
 pub mod simulate;
 pub mod table;
 
 pub use bundle::{Bundle, Schema};
+pub use images::{ImageData, ImageSet, ImageStream, Images, View};
 pub use table::Task;

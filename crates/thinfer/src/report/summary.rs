@@ -20,14 +20,12 @@ pub(super) fn title(config: &Config) -> String {
 fn data_name(config: &Config) -> String {
     let data = &config.data;
     match data.kind {
-        DataKind::Example1 => "example1".into(),
-        DataKind::Example2 => "example2".into(),
-        DataKind::Example3 => "example3".into(),
         DataKind::Table => {
             let path = data.path.as_deref().unwrap_or_default();
             let file = path.rsplit(['/', '\\']).next().unwrap_or(path);
             format!("{} from {file}", data.target.as_deref().unwrap_or_default())
         }
+        kind => kind.name().into(),
     }
 }
 

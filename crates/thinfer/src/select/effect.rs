@@ -190,6 +190,7 @@ fn reduce(posterior: &Posterior, columns: &[usize]) -> Option<Posterior> {
             epoch: member.epoch,
             weights: map.iter().map(|&i| member.weights[i as usize]).collect(),
             keep: map.iter().map(|&i| member.keep[i as usize]).collect(),
+            stats: member.stats.clone(),
         })
         .collect();
     Some(Posterior { network, members })

@@ -92,6 +92,15 @@ pub struct Record {
     pub largest_loss: f64,
     /// Steps since the last record whose gradient was clipped.
     pub clipped_steps: u64,
+    /// The share of all parameters that are pruned.
+    #[serde(default)]
+    pub sparsity: f64,
+    /// The share of test images that the weights of this epoch get right.
+    #[serde(default)]
+    pub test_accuracy: Option<f64>,
+    /// The mean negative log-likelihood of the test images.
+    #[serde(default)]
+    pub test_nll: Option<f64>,
 }
 
 /// One draw from the posterior.
@@ -105,6 +114,8 @@ pub struct Snapshot {
     pub weights: Vec<f32>,
     /// Which of them are kept: 1, or 0 where pruned.
     pub keep: Vec<u8>,
+    /// Running means and variances of batch norms; empty where there are none.
+    pub stats: Vec<f32>,
 }
 
 impl Snapshot {
@@ -113,6 +124,7 @@ impl Snapshot {
         let mut hasher = crc32fast::Hasher::new();
         self.weights.iter().for_each(|w| hasher.update(&w.to_le_bytes()));
         hasher.update(&self.keep);
+        self.stats.iter().for_each(|s| hasher.update(&s.to_le_bytes()));
         hasher.finalize()
     }
 }
@@ -309,6 +321,9 @@ impl Chain {
                 live_inputs: live_inputs(&spec.network, self.arena.marks()).len(),
                 largest_loss: self.largest_loss,
                 clipped_steps: self.clipped_steps,
+                sparsity: sparsity(self.arena.marks()),
+                test_accuracy: None,
+                test_nll: None,
             });
             self.largest_loss = 0.0;
             self.clipped_steps = 0;
@@ -319,6 +334,7 @@ impl Chain {
                 epoch,
                 weights: spec.method.sample(&self.arena, tick),
                 keep: self.arena.marks().iter().map(|m| m & KEEP).collect(),
+                stats: self.arena.stats().to_vec(),
             });
         }
         Ok(())
@@ -354,6 +370,7 @@ impl Chain {
             sections.push((format!("state{at}"), bytes));
         }
         sections.push(("marks".to_owned(), self.arena.marks().to_vec()));
+        sections.push(("stats".to_owned(), container::float_bytes(self.arena.stats())));
         container::encode(&body, &sections)
     }
 
@@ -377,6 +394,7 @@ impl Chain {
             chain.arena.set_state(at, &file.floats(path, &format!("state{at}"))?)?;
         }
         chain.arena.set_marks(file.section(path, "marks")?)?;
+        chain.arena.set_stats(&file.floats(path, "stats")?)?;
         chain.snapshots = snapshots(&file.body.snapshots)?;
         chain.step = file.body.step;
         chain.loss_sum = file.body.loss_sum;
@@ -385,6 +403,11 @@ impl Chain {
         chain.records = file.body.records;
         Ok(chain)
     }
+}
+
+/// The share of parameters that are pruned.
+fn sparsity(marks: &[u8]) -> f64 {
+    marks.iter().filter(|mark| *mark & KEEP == 0).count() as f64 / marks.len().max(1) as f64
 }
 
 /// The input columns that some kept weight still reads.
