@@ -123,13 +123,11 @@ pub fn build_method(
 /// The last epoch in which the mask may change.
 fn freeze_after_epochs(prune: &PruneConfig, cycles: &[Range<usize>]) -> Result<Option<usize>> {
     let Some(count) = prune.freeze_after_cycles else { return Ok(prune.freeze_after_epochs) };
-    match cycles.get(count - 1) {
-        Some(cycle) => Ok(Some(cycle.end.saturating_sub(1))),
-        None => {
-            let problem = format!("is {count}, but the run has {} cycles", cycles.len());
-            Err(Error::config("prune.freeze_after_cycles", problem))
-        }
-    }
+    let Some(cycle) = cycles.get(count - 1) else {
+        let problem = format!("is {count}, but the run has {} cycles", cycles.len());
+        return Err(Error::config("prune.freeze_after_cycles", problem));
+    };
+    Ok(Some(cycle.end.saturating_sub(1)))
 }
 
 /// The chains that a configuration asks for.

@@ -56,6 +56,8 @@ fn every_key_is_in_the_reference() {
 fn shipped_configurations_are_valid() {
     for entry in fs::read_dir(root().join("configs")).unwrap() {
         let path = entry.unwrap().path();
-        thinfer::config::Config::read(&path, &[]).unwrap();
+        if path.extension().is_some_and(|e| e == "toml") {
+            thinfer::config::Config::read(&path, &[]).unwrap();
+        }
     }
 }

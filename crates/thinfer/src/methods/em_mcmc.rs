@@ -101,9 +101,11 @@ impl Pass for Cut {
     }
 
     fn apply(&self, chunk: Chunk<'_>) {
-        for (w, mark) in chunk.weights.iter_mut().zip(chunk.marks) {
-            if mark & KEEP == 0 {
-                *w = 0.0;
+        // Most runs of weights are kept or pruned as a whole.
+        for (weights, marks) in chunk.weights.chunks_mut(64).zip(chunk.marks.chunks(64)) {
+            if marks.iter().fold(KEEP, |all, mark| all & mark) == 0 {
+                let pairs = weights.iter_mut().zip(marks);
+                pairs.for_each(|(w, mark)| *w = if mark & KEEP != 0 { *w } else { 0.0 });
             }
         }
     }

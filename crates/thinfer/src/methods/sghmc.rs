@@ -1,5 +1,6 @@
 //! Algorithm 2: constrained variational Adam as stochastic-gradient Hamiltonian Monte Carlo.
 
+use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use thinfer_engine::elementary::exp;
 use thinfer_engine::noise::{Key, Stream};
@@ -135,6 +136,7 @@ impl Coeffs {
     }
 
     /// The temperature that the noise amounts to: T = q / (2 (1−β₁) η) in the terms of `w`.
+    #[inline(always)]
     pub fn effective_temperature(&self, tau: Tau) -> f64 {
         let scale = f64::from(self.noise_scale(tau));
         let (tau, dt) = (f64::from(tau.value), f64::from(self.dt));
@@ -262,6 +264,9 @@ fn step_by_rule(
 /// Elements whose noise is made at once: one tile of [`Key::normals`].
 const PIECE: usize = 128;
 
+/// Weights whose numbers for the log are summed by one task.
+const PIECE_OF_SUM: usize = 1 << 16;
+
 /// The whole update as one pass: noise of this and the last step is made on the fly.
 pub(crate) struct Update {
     pub(crate) coeffs: Coeffs,
@@ -342,19 +347,40 @@ impl Sghmc {
 
     pub(crate) fn vitals_with(&self, arena: &Arena, tick: Tick, spike_decay: f64) -> Vitals {
         let coeffs = self.coeffs(tick, spike_decay, false);
-        let live = arena.state(RHO).iter().zip(arena.marks()).filter(|(_, m)| **m & KEEP != 0);
-        let taus: Vec<Tau> = live.map(|(rho, _)| Tau::from_rho(*rho)).collect();
-        let mean_of =
-            |f: &dyn Fn(&Tau) -> f64| taus.iter().map(f).sum::<f64>() / taus.len().max(1) as f64;
-        let mean = mean_of(&|t| f64::from(t.value));
-        let variance = mean_of(&|t| (f64::from(t.value) - mean).powi(2));
-        let temperature = mean_of(&|t| coeffs.effective_temperature(*t));
+        let mean = live_mean(arena, |t| f64::from(t.value));
+        let variance = live_mean(arena, |t| (f64::from(t.value) - mean).powi(2));
+        let temperature = live_mean(arena, |t| coeffs.effective_temperature(t));
         Vitals {
             effective_temperature: Some(temperature),
             tau: Some((mean, variance.sqrt())),
             ..Vitals::default()
         }
     }
+}
+
+/// The mean of `f` over the weights that are kept. It is summed in fixed pieces, so it does not depend
+/// on the number of threads.
+fn live_mean(arena: &Arena, f: impl Fn(Tau) -> f64 + Sync) -> f64 {
+    let sum_of = |(rho, marks): (&[f32], &[u8])| {
+        let (mut sum, mut n) = (0.0, 0usize);
+        let mut values = [0.0; PIECE];
+        for (rho, marks) in rho.chunks(PIECE).zip(marks.chunks(PIECE)) {
+            vectorize(
+                #[inline(always)]
+                || values.iter_mut().zip(rho).for_each(|(v, rho)| *v = f(Tau::from_rho(*rho))),
+            );
+            for (value, _) in values.iter().zip(marks).filter(|(_, mark)| **mark & KEEP != 0) {
+                sum += value;
+                n += 1;
+            }
+        }
+        (sum, n)
+    };
+    let rho = arena.state(RHO).par_chunks(PIECE_OF_SUM);
+    let pieces: Vec<(f64, usize)> =
+        rho.zip(arena.marks().par_chunks(PIECE_OF_SUM)).map(sum_of).collect();
+    let (sum, n) = pieces.iter().fold((0.0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
+    sum / n.max(1) as f64
 }
 
 /// Algorithm 2 with the key of its noise.

@@ -196,10 +196,8 @@ impl Channels {
     pub fn prune(&self, weights: &[f32], goal: Goal, regrow: bool, marks: &mut [u8]) {
         let spans = self.spans(weights);
         let present: Vec<Live> = self.layers.iter().map(|layer| layer.live(marks)).collect();
-        let before = match regrow {
-            true => self.layers.iter().map(Layer::all).collect(),
-            false => present.clone(),
-        };
+        let before =
+            if regrow { self.layers.iter().map(Layer::all).collect() } else { present.clone() };
         let threshold = match goal {
             Goal::Threshold(threshold) => threshold,
             Goal::Share(share) => self.threshold(&spans, &before, share),
@@ -213,7 +211,8 @@ impl Channels {
         if self.keep_norm {
             return;
         }
-        let mut set = |at: usize, on: bool| marks[at] = marks[at] & !KEEP | u8::from(on) * KEEP;
+        let mut set =
+            |at: usize, on: bool| marks[at] = marks[at] & !KEEP | if on { KEEP } else { 0 };
         for (layer, now) in self.layers.iter().zip(&now) {
             if let (Some(bias), true) = (layer.bias, layer.prunable) {
                 now.outputs.iter().enumerate().for_each(|(o, on)| set(bias + o, *on));

@@ -42,6 +42,7 @@ struct Merged {
 
 /// A run of weights that differ in the input alone, and the groups they belong to: weight `i` of
 /// the run is in group `base + step * i` before any merge.
+#[derive(Clone, Copy)]
 struct Run {
     base: usize,
     step: usize,
@@ -89,6 +90,11 @@ impl Groups {
         }
     }
 
+    /// The size of all groups, where it is the same.
+    pub fn common_size(&self) -> Option<usize> {
+        self.merged.is_none().then(|| self.size(0))
+    }
+
     /// Weights in a group.
     pub fn size(&self, group: usize) -> usize {
         match (&self.merged, self.grouping) {
@@ -127,8 +133,13 @@ impl Groups {
                 .for_each(|(sums, weights)| work(sums, weights)),
             None => work(&mut means, weights),
         }
-        for (group, mean) in means.iter_mut().enumerate() {
-            *mean /= self.size(group).max(1) as f64;
+        match self.common_size() {
+            Some(size) => means.iter_mut().for_each(|mean| *mean /= size as f64),
+            None => {
+                for (group, mean) in means.iter_mut().enumerate() {
+                    *mean /= self.size(group).max(1) as f64;
+                }
+            }
         }
         means
     }

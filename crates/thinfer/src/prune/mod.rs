@@ -81,8 +81,9 @@ impl SoftThreshold {
 /// each time, so a group can come back from the spike.
 pub fn em_step(groups: &Groups, weights: &[f32], lambda1: SoftThreshold, marks: &mut [u8]) {
     let means = groups.mean_squares(weights);
-    let slab: Vec<bool> =
-        means.iter().enumerate().map(|(g, mean)| *mean >= lambda1.of(groups.size(g))).collect();
+    let common = groups.common_size().map(|size| lambda1.of(size));
+    let threshold = |group: usize| common.unwrap_or_else(|| lambda1.of(groups.size(group)));
+    let slab: Vec<bool> = means.iter().enumerate().map(|(g, mean)| *mean >= threshold(g)).collect();
     groups.mark(&slab, SLAB, true, marks);
 }
 
@@ -105,9 +106,8 @@ pub fn prune_groups(
         Goal::Threshold(threshold) => (threshold, None),
         Goal::Share(share) => {
             let largest: Vec<usize> = means.iter().map(|means| largest(means)).collect();
-            let live = |g: &Groups| match regrow {
-                true => vec![true; g.count()],
-                false => live_groups(g, marks),
+            let live = |g: &Groups| {
+                if regrow { vec![true; g.count()] } else { live_groups(g, marks) }
             };
             let mut sizes = Vec::new();
             let mut pruned = 0;
