@@ -188,6 +188,11 @@ impl Arena {
         &self.marks
     }
 
+    /// The weights that the method owns, beside the marks to change.
+    pub fn weights_and_marks(&mut self) -> (&[f32], &mut [u8]) {
+        (&self.weights, &mut self.marks)
+    }
+
     /// Running statistics of batch norms, which are kept but not trained.
     pub fn stats(&self) -> &[f32] {
         &self.stats

@@ -9,11 +9,14 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 use thinfer::config::Config;
 use thinfer::data::Bundle;
 use thinfer::experiment::{build_method, build_network, chain_specs};
+use thinfer::methods::em_mcmc::{Cadence, EmMcmc, EmMcmcMethod};
 use thinfer::methods::sghmc::{NoiseRule, RhoRule, Sghmc, SghmcMethod};
 use thinfer::methods::{Method, Rates, Tick, initialize};
+use thinfer::model::image_network;
+use thinfer::prune::{Channels, Grouping, HardThreshold, Rule, SoftThreshold, group_network};
 use thinfer::train::{Chain, live_inputs};
 use thinfer_engine::noise::{Key, Stream};
-use thinfer_engine::{Arena, Plan};
+use thinfer_engine::{Arena, Plan, Shape};
 
 const BATCH: usize = 1024;
 /// Example 1: 1000-5-3-1 with biases.
@@ -39,7 +42,7 @@ fn memory() {
         let method = format!("method.kind={kind}");
         let (config, data) = load(EXAMPLE_1, &[&method, "data.train_rows=10"]);
         let network = build_network(&config, &data).expect("a network");
-        let method = build_method(&config, &data, &network, 0);
+        let method = build_method(&config, &data, &network, 0).unwrap();
         let arena = Arena::new(&network, method.state_buffers());
         let bytes = arena.method_bytes() as f64 / arena.len() as f64;
         println!("memory/{kind}: {bytes} bytes a weight, 1 of them marks");
@@ -211,7 +214,7 @@ fn em_and_prune(criterion: &mut Criterion) {
             let settings = ["prune.warm_up_epochs=0", "data.train_rows=10"];
             let (config, data) = load(EXAMPLE_1, &settings);
             let network = build_network(&config, &data).expect("a network");
-            let method = build_method(&config, &data, &network, 0);
+            let method = build_method(&config, &data, &network, 0).unwrap();
             let mut arena = Arena::new(&network, method.state_buffers());
             initialize(&mut arena, network.loss(), 1, 0).expect("weights");
             let first = network.first_weight().expect("a first layer");
@@ -223,6 +226,43 @@ fn em_and_prune(criterion: &mut Criterion) {
             method.start(&mut arena, Key::new(1, 0, Stream::Sampler)).expect("a start");
             method.epoch(&mut arena, Tick { step: 0, epoch: 1, rates: RATES });
             assert_eq!(live_inputs(&network, arena.marks()), [0, 1, 2, 3, 4]);
+            (method, arena)
+        });
+        b.iter(|| method.epoch(arena, Tick { step: 0, epoch: 1, rates: RATES }));
+    });
+    // The same over kernels and channels of an image network, at a threshold that prunes some.
+    let mut made = None;
+    group.bench_function("resnet18", |b| {
+        let (method, arena) = made.get_or_insert_with(|| {
+            let shape = Shape { height: 32, width: 32, channels: 3 };
+            let network = image_network("resnet18-cifar", shape, 10).expect("a network");
+            let key = Key::new(1, 0, Stream::Sampler);
+            let sghmc = Sghmc {
+                beta1: 0.1,
+                beta2: 1.0,
+                weight_decay: 5e-4,
+                train_rows: 50_000,
+                noise: NoiseRule::Exact,
+                rho: RhoRule::Exact,
+                initial_momentum: 0.0,
+                clip: None,
+            };
+            let config = EmMcmc {
+                sghmc,
+                spike_decay: 2e-3,
+                soft_threshold: SoftThreshold::Given(1e-4),
+                hard_threshold: HardThreshold::Given(0.05),
+                warm_up_epochs: 0,
+                freeze_after_epochs: None,
+                cadence: Cadence::Epoch,
+                regrow: false,
+            };
+            let groups = group_network(&network, Grouping::Kernel, None);
+            let channels = Some(Channels::new(&network, Rule::Range, false));
+            let method = EmMcmcMethod { config, groups, channels, key };
+            let mut arena = Arena::new(&network, method.state_buffers());
+            initialize(&mut arena, network.loss(), 1, 0).expect("weights");
+            method.start(&mut arena, key).expect("a start");
             (method, arena)
         });
         b.iter(|| method.epoch(arena, Tick { step: 0, epoch: 1, rates: RATES }));

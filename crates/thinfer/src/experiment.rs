@@ -1,11 +1,12 @@
 //! From a configuration to chains: data, network, method, schedules.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use thinfer_engine::noise::{Key, Stream};
 use thinfer_engine::{Loss, Network};
 
-use crate::config::{Config, MethodKind, NoiseModel};
+use crate::config::{Config, MethodKind, NoiseModel, PruneConfig};
 use crate::data::{Bundle, Task};
 use crate::error::{Error, Result};
 use crate::methods::Method;
@@ -14,7 +15,7 @@ use crate::methods::em_mcmc::{EmMcmc, EmMcmcMethod};
 use crate::methods::sgd::Sgd;
 use crate::methods::sghmc::{Sghmc, SghmcMethod};
 use crate::model::mlp;
-use crate::prune::{SoftThreshold, group_network};
+use crate::prune::{Channels, HardThreshold, Rule, SoftThreshold, Target, group_network};
 use crate::schedule::{Clock, sampling_epochs};
 use crate::train::{ChainSpec, Schedules};
 
@@ -45,7 +46,7 @@ pub fn build_method(
     data: &Bundle,
     network: &Network,
     chain: u32,
-) -> Arc<dyn Method> {
+) -> Result<Arc<dyn Method>> {
     let key = Key::new(config.seed, chain, Stream::Sampler);
     let (method, prior, prune) = (&config.method, &config.prior, &config.prune);
     let train_rows = data.train_rows;
@@ -59,7 +60,7 @@ pub fn build_method(
         initial_momentum: method.initial_momentum,
         clip: method.clip,
     };
-    match method.kind {
+    Ok(match method.kind {
         MethodKind::Sgd => {
             Arc::new(Sgd { momentum: method.momentum, weight_decay: prior.weight_decay })
         }
@@ -87,7 +88,19 @@ pub fn build_method(
             // Where no hard threshold is given the paper's rule applies: λ₁ for both. A computed
             // λ₁ depends on the group's size; the first layer's inputs decide.
             let first = network.first_weight().map_or(1, |w| w.shape[0]);
-            let hard_threshold = prune.hard_threshold.unwrap_or_else(|| soft_threshold.of(first));
+            let cycles = config.schedule.step_size.schedule(train_rows).cycles(config.train.epochs);
+            let freeze_after_epochs = freeze_after_epochs(prune, &cycles)?;
+            let channels = (prune.rule != Rule::MeanSquare)
+                .then(|| Channels::new(network, prune.rule, prune.keep_norm));
+            let hard_threshold = match prune.target {
+                Some(share) => {
+                    let (warm_up, by) = (prune.warm_up_epochs, freeze_after_epochs);
+                    HardThreshold::Target(Target::new(share, &cycles, warm_up, by)?)
+                }
+                None => HardThreshold::Given(
+                    prune.hard_threshold.unwrap_or_else(|| soft_threshold.of(first)),
+                ),
+            };
             Arc::new(EmMcmcMethod {
                 config: EmMcmc {
                     sghmc,
@@ -95,13 +108,26 @@ pub fn build_method(
                     soft_threshold,
                     hard_threshold,
                     warm_up_epochs: prune.warm_up_epochs,
-                    freeze_after_epochs: prune.freeze_after_epochs,
+                    freeze_after_epochs,
                     cadence: prune.cadence,
                     regrow: prune.regrow,
                 },
-                groups: group_network(network.params(), prior.group, Some(&data.groups)),
+                groups: group_network(network, prior.group, Some(&data.groups)),
+                channels,
                 key,
             })
+        }
+    })
+}
+
+/// The last epoch in which the mask may change.
+fn freeze_after_epochs(prune: &PruneConfig, cycles: &[Range<usize>]) -> Result<Option<usize>> {
+    let Some(count) = prune.freeze_after_cycles else { return Ok(prune.freeze_after_epochs) };
+    match cycles.get(count - 1) {
+        Some(cycle) => Ok(Some(cycle.end.saturating_sub(1))),
+        None => {
+            let problem = format!("is {count}, but the run has {} cycles", cycles.len());
+            Err(Error::config("prune.freeze_after_cycles", problem))
         }
     }
 }
@@ -121,22 +147,23 @@ pub fn chain_specs(config: &Config, data: &Bundle) -> Result<Vec<ChainSpec>> {
         eta: config.schedule.eta.schedule(rows),
         weight_decay: config.schedule.weight_decay.schedule(rows),
     };
-    let cycles = schedules.step_size.cycles();
-    if cycles > clock.epochs {
+    let cycles = schedules.step_size.cycles(clock.epochs);
+    if cycles.len() > clock.epochs {
         let problem = format!(
-            "is {cycles}, but there are only {} epochs; give fewer cycles or more train.epochs",
+            "is {}, but there are only {} epochs; give fewer cycles or more train.epochs",
+            cycles.len(),
             clock.epochs
         );
         return Err(Error::config("schedule.step_size.cycles", problem));
     }
-    let sample_epochs = sampling_epochs(clock.epochs, cycles, config.train.samples_per_cycle);
+    let sample_epochs = sampling_epochs(&cycles, config.train.samples_per_cycle);
     let record_every =
         config.train.record_every_epochs.unwrap_or(clock.epochs.div_ceil(RECORDS)).max(1);
     let fingerprint = config.fingerprint()? ^ data.fingerprint;
     (0..config.chains as u32)
         .map(|chain| {
             Ok(ChainSpec {
-                method: build_method(config, data, &network, chain),
+                method: build_method(config, data, &network, chain)?,
                 network: network.clone(),
                 schedules: schedules.clone(),
                 clock,

@@ -2,6 +2,8 @@
 //!
 //! A schedule is a pure function of the step, so a resumed run needs nothing but its step number.
 
+use std::ops::Range;
+
 use serde::{Deserialize, Serialize};
 
 /// The shape of a schedule.
@@ -10,7 +12,8 @@ use serde::{Deserialize, Serialize};
 pub enum Shape {
     /// The same value all the time.
     Constant,
-    /// `½ (cos(π (r mod P) / P) + 1)` with P = steps / cycles: from 1 to almost 0 in each cycle.
+    /// `½ (cos(π (r mod P) / P) + 1)` with P = steps / cycles: from 1 to almost 0 in each cycle. The
+    /// cycles begin where the warm-up ends, and r and the steps count from there.
     Cyclical {
         /// Cycles in the run.
         cycles: usize,
@@ -74,11 +77,13 @@ impl Schedule {
 
     /// The value at `step`.
     pub fn at(&self, step: u64, clock: Clock) -> f64 {
+        let warm_up = self.warm_up_epochs * clock.steps_per_epoch as f64;
         let factor = match &self.shape {
             Shape::Constant => 1.0,
             Shape::Cyclical { cycles } => {
-                let period = clock.total_steps() as f64 / (*cycles).max(1) as f64;
-                let phase = (step as f64 % period) / period;
+                let steps = (clock.total_steps() as f64 - warm_up).max(1.0);
+                let period = steps / (*cycles).max(1) as f64;
+                let phase = ((step as f64 - warm_up).max(0.0) % period) / period;
                 0.5 * ((std::f64::consts::PI * phase).cos() + 1.0)
             }
             Shape::Steps { factor, at_epochs } => {
@@ -86,18 +91,24 @@ impl Schedule {
                 factor.powi(at_epochs.iter().filter(|&&e| e <= epoch).count() as i32)
             }
         };
-        let warm_up = self.warm_up_epochs * clock.steps_per_epoch as f64;
         let rise =
             if (step as f64) < warm_up { (step as f64 + 1.0) / (warm_up + 1.0) } else { 1.0 };
         self.value * factor * rise
     }
 
-    /// How many cycles the run has; everything that is not cyclical is one cycle.
-    pub fn cycles(&self) -> usize {
-        match self.shape {
-            Shape::Cyclical { cycles } => cycles.max(1),
-            _ => 1,
-        }
+    /// The epochs of each cycle of a run, without those before its warm-up ends. Everything that is
+    /// not cyclical is one cycle.
+    pub fn cycles(&self, epochs: usize) -> Vec<Range<usize>> {
+        let (count, first) = match self.shape {
+            Shape::Cyclical { cycles } => (cycles.max(1), self.warm_up_epochs.min(epochs as f64)),
+            _ => (1, 0.0),
+        };
+        // Whole epochs before a restart: one that crosses it would be sampled at full step.
+        let start = |cycle: usize| {
+            let after = (epochs as f64 - first) * cycle as f64 / count as f64;
+            (first + after) as usize
+        };
+        (0..count).map(|cycle| start(cycle)..start(cycle + 1)).collect()
     }
 }
 
@@ -106,17 +117,11 @@ impl Schedule {
 /// Deviation: the reference code saves at epochs 46-48, 95-97, … of cycles that end at 48, 98, …,
 /// so its later samples leave the low-step-size end of the cycle. These are the last epochs of each
 /// cycle, which is what the paper describes.
-pub fn sampling_epochs(epochs: usize, cycles: usize, samples_per_cycle: usize) -> Vec<usize> {
-    let mut chosen: Vec<usize> = (1..=cycles)
-        .flat_map(|cycle| {
-            // Whole epochs before the restart: one that crosses it would be sampled at full step.
-            let end = epochs * cycle / cycles;
-            let start = epochs * (cycle - 1) / cycles;
-            end.saturating_sub(samples_per_cycle).max(start)..end
-        })
-        .collect();
-    chosen.dedup();
-    chosen
+pub fn sampling_epochs(cycles: &[Range<usize>], samples_per_cycle: usize) -> Vec<usize> {
+    let last = |cycle: &Range<usize>| {
+        cycle.end.saturating_sub(samples_per_cycle).max(cycle.start)..cycle.end
+    };
+    cycles.iter().flat_map(last).collect()
 }
 
 #[cfg(test)]
@@ -151,14 +156,28 @@ mod tests {
         assert_eq!(s.at(20, CLOCK), 1.0);
     }
 
+    /// ImageNet in the paper: 50 of 200 epochs are warm-up, then there are 3 cycles.
+    #[test]
+    fn cycles_begin_after_the_warm_up() {
+        let s = Schedule { warm_up_epochs: 10.0, ..Schedule::cyclical(2.0, 3) };
+        assert!(s.at(0, CLOCK) < 0.05 && s.at(99, CLOCK) < 2.0 && s.at(99, CLOCK) > 1.9);
+        assert_eq!([s.at(100, CLOCK), s.at(200, CLOCK), s.at(300, CLOCK)], [2.0; 3]);
+        assert!(s.at(199, CLOCK) < 1e-3 && s.at(399, CLOCK) < 1e-3);
+        assert_eq!(s.cycles(40), [10..20, 20..30, 30..40]);
+        assert_eq!(sampling_epochs(&s.cycles(40), 2), [18, 19, 28, 29, 38, 39]);
+    }
+
     #[test]
     fn samples_are_the_last_epochs_of_each_cycle() {
+        let samples = |epochs: usize, cycles: usize, each: usize| {
+            sampling_epochs(&Schedule::cyclical(1.0, cycles).cycles(epochs), each)
+        };
         let want = [47, 48, 49, 97, 98, 99, 147, 148, 149, 197, 198, 199];
-        assert_eq!(sampling_epochs(200, 4, 3), want);
-        assert_eq!(sampling_epochs(5, 1, 2), [3, 4]);
-        assert_eq!(sampling_epochs(2, 1, 9), [0, 1]);
-        assert_eq!(sampling_epochs(3, 6, 3), [0, 1, 2]);
+        assert_eq!(samples(200, 4, 3), want);
+        assert_eq!(samples(5, 1, 2), [3, 4]);
+        assert_eq!(samples(2, 1, 9), [0, 1]);
+        assert_eq!(samples(3, 6, 3), [0, 1, 2]);
         // 400 epochs in 6 cycles: the first restart is in epoch 66.
-        assert_eq!(sampling_epochs(400, 6, 1)[..2], [65, 132]);
+        assert_eq!(samples(400, 6, 1)[..2], [65, 132]);
     }
 }

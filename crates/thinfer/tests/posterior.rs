@@ -12,7 +12,7 @@ use thinfer::methods::sghmc::{
     Coeffs, Gradient, NoiseRule, RHO, RhoRule, Sghmc, SghmcMethod, Tau, rho_step,
 };
 use thinfer::methods::{Method, Rates, Tick};
-use thinfer::prune::SoftThreshold;
+use thinfer::prune::{Grouping, HardThreshold, SoftThreshold, group_network};
 use thinfer_engine::noise::{Key, Stream};
 use thinfer_engine::{Arena, elementary};
 
@@ -409,7 +409,7 @@ fn algorithm_3_recovers_the_posterior_under_slab_and_spike() {
             sghmc: sghmc(0.1, NoiseRule::Exact, slab_decay),
             spike_decay: 400.0 / n as f64,
             soft_threshold: SoftThreshold::Given(if spike { 1e9 } else { 1e-30 }),
-            hard_threshold: 1e-30,
+            hard_threshold: HardThreshold::Given(1e-30),
             warm_up_epochs: 0,
             freeze_after_epochs: None,
             cadence: Cadence::Step,
@@ -418,10 +418,9 @@ fn algorithm_3_recovers_the_posterior_under_slab_and_spike() {
         let mut network = thinfer_engine::NetworkBuilder::new(3 * copies);
         let out = network.linear_with("w", network.input(), 1, false).unwrap();
         let network = network.finish(out, thinfer_engine::Loss::gaussian(1.0)).unwrap();
-        let groups =
-            thinfer::prune::group_network(network.params(), thinfer::prune::Grouping::Weight, None);
+        let groups = group_network(&network, Grouping::Weight, None);
         let key = Key::new(5, 0, Stream::Sampler);
-        let inner = EmMcmcMethod { config, groups, key };
+        let inner = EmMcmcMethod { config, groups, channels: None, key };
         assert_regression_posterior(&FromEpochOne(inner), &target, n, 0.1);
     }
 }

@@ -5,7 +5,7 @@ use thinfer::config::{Activation, Config};
 use thinfer::data::Bundle;
 use thinfer::experiment::chain_specs;
 use thinfer::model::mlp;
-use thinfer::prune::{ALIVE, Grouping, Groups, KEEP, SoftThreshold, em_step, l2_prune};
+use thinfer::prune::{ALIVE, Goal, Grouping, Groups, KEEP, SoftThreshold, em_step, prune_groups};
 use thinfer::train::Chain;
 use thinfer_engine::noise::{Key, Stream};
 use thinfer_engine::{Dataset, Loss, Param, Plan, Role, elementary};
@@ -30,18 +30,19 @@ proptest! {
             Param { name: "w".into(), shape: vec![out, inputs], role: Role::LinearWeight, offset: 0 };
         let grouping = [Grouping::Input, Grouping::Output, Grouping::Weight][which];
         let groups = Groups::new(&param, grouping);
+        let (layers, goal) = ([groups.clone()], Goal::Threshold(threshold));
         let mut marks = vec![ALIVE; out * inputs];
         for round in 0..4 {
             let weights = random(out * inputs, seed + round, 1.0);
             let before = marks.clone();
-            l2_prune(&groups, &weights, threshold, false, &mut marks);
+            prune_groups(&layers, &weights, goal, false, &mut marks);
             for (b, a) in before.iter().zip(&marks) {
                 prop_assert!(b & KEEP != 0 || a & KEEP == 0, "a weight came back");
             }
             let mut regrown = marks.clone();
-            l2_prune(&groups, &weights, threshold, true, &mut regrown);
+            prune_groups(&layers, &weights, goal, true, &mut regrown);
             let mut fresh = vec![ALIVE; out * inputs];
-            l2_prune(&groups, &weights, threshold, true, &mut fresh);
+            prune_groups(&layers, &weights, goal, true, &mut fresh);
             em_step(&groups, &weights, SoftThreshold::Given(threshold), &mut fresh);
             em_step(&groups, &weights, SoftThreshold::Given(threshold), &mut regrown);
             prop_assert_eq!(&regrown, &fresh);

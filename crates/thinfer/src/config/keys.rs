@@ -215,8 +215,8 @@ const PLAIN: &[Key] = &[
     key("prior.spike_decay", Kind::NumberAbove(0.0, 1e6), "wd₀ = δ₀/N of the spike"),
     key(
         "prior.group",
-        Kind::Choice(&["input", "output", "weight"]),
-        "which weights live and die together",
+        Kind::Choice(&["kernel", "input", "output", "weight"]),
+        "which weights are in spike or slab together",
     ),
     key(
         "prior.soft_threshold",

@@ -13,7 +13,7 @@ use crate::data::simulate::{Example, Variant};
 use crate::error::{Error, Result};
 use crate::methods::em_mcmc::Cadence;
 use crate::methods::sghmc::{NoiseRule, RhoRule};
-use crate::prune::Grouping;
+use crate::prune::{Grouping, Rule};
 use crate::schedule::{Schedule, Shape};
 pub use presets::{PRESET_DIFFERENCES, Preset};
 
@@ -261,19 +261,6 @@ pub struct TrainConfig {
     pub checkpoint_steps: Option<u64>,
 }
 
-/// What is compared with the hard threshold.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Rule {
-    /// The mean square of a group.
-    #[default]
-    MeanSquare,
-    /// max w − min w over a channel.
-    Range,
-    /// max |w| − min |w| over a channel, as the paper prints.
-    AbsoluteRange,
-}
-
 /// The arithmetic on a GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -335,6 +322,10 @@ impl Config {
         {
             all.remove("prior.soft_threshold");
         }
+        // So is λ₂.
+        if settings.contains_key("prune.target") && !settings.contains_key("prune.hard_threshold") {
+            all.remove("prune.hard_threshold");
+        }
         let config: Config = Value::Table(unflatten(&all))
             .try_into()
             .map_err(|e| Error::config("", format!("cannot be understood: {e}")))?;
@@ -391,6 +382,30 @@ impl Config {
                     "is true, but the reference code sets pruned weights to zero in every step and cannot regrow; use preset = \"exact\" or \"paper\"".into(),
                 );
             }
+            self.check_pruning()?;
+        }
+        Ok(())
+    }
+
+    fn check_pruning(&self) -> Result<()> {
+        let prune = &self.prune;
+        if prune.target.is_some() && prune.hard_threshold.is_some() {
+            return Err(Error::config(
+                "prune.target",
+                "is given together with prune.hard_threshold, which it finds by itself; give one of them",
+            ));
+        }
+        if prune.freeze_after_epochs.is_some() && prune.freeze_after_cycles.is_some() {
+            return Err(Error::config(
+                "prune.freeze_after_cycles",
+                "is given together with prune.freeze_after_epochs; give one of them",
+            ));
+        }
+        if prune.rule != Rule::MeanSquare && !self.data.kind.is_images() {
+            return Err(Error::config(
+                "prune.rule",
+                "compares the channels of image networks; use \"mean-square\" for a table",
+            ));
         }
         Ok(())
     }
@@ -558,6 +573,11 @@ mod tests {
         assert!(problem("", &both).contains("give one of them"));
         let text = problem("", &["preset=reference-code", "prune.regrow=true"]);
         assert!(text.contains("cannot regrow"), "{text}");
+        let both = ["prune.target=0.9", "prune.hard_threshold=0.1"];
+        assert!(problem("", &both).contains("finds by itself"));
+        let both = ["prune.freeze_after_epochs=9", "prune.freeze_after_cycles=1"];
+        assert!(problem("", &both).contains("give one of them"));
+        assert!(problem("", &["prune.rule=range"]).contains("image networks"));
     }
 
     #[test]
@@ -578,6 +598,13 @@ mod tests {
             let again = Config::parse(&config.to_toml().unwrap(), &[]).unwrap();
             assert_eq!(config, again);
         }
+    }
+
+    #[test]
+    fn a_target_replaces_the_default_threshold() {
+        let config = Config::parse("data.kind = \"cifar10\"\nprune.target = 0.9", &[]).unwrap();
+        assert_eq!((config.prune.target, config.prune.hard_threshold), (Some(0.9), None));
+        assert_eq!(Config::parse(&config.to_toml().unwrap(), &[]).unwrap(), config);
     }
 
     #[test]

@@ -83,6 +83,7 @@ train.checkpoint_seconds = 30.0
 // reached 89 % sparsity; the paper does not print its own.
 const IMAGES: &str = r#"
 model.name = "lenet"
+prior.group = "kernel"
 prior.weight_decay = 5e-4
 prior.spike_decay = 2e-3
 prior.soft_threshold = 1e-4

@@ -7,7 +7,7 @@ use super::kernels::{self, Kernel};
 use super::sghmc::{self, Sghmc};
 use super::{Method, Tick, Vitals};
 use crate::error::Result;
-use crate::prune::{self, Groups, KEEP, SLAB, SoftThreshold};
+use crate::prune::{self, Channels, Groups, HardThreshold, KEEP, SLAB, SoftThreshold};
 
 /// When EM and pruning run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -23,13 +23,14 @@ pub enum Cadence {
 /// Settings of Algorithm 3 beyond those of Algorithm 2.
 ///
 /// Prior of a group of K weights: p·N(0, 1/δ₀)^K + (1−p)·N(0, 1/δ₁)^K with δ₀ > δ₁. The EM step
-/// assigns each group to spike or slab, which sets its weight decay; the L2 rule prunes groups.
+/// assigns each group to spike or slab, which sets its weight decay; a hard rule prunes groups or
+/// whole channels.
 ///
 /// | name | symbol | range | too large |
 /// |---|---|---|---|
 /// | `spike_decay` | wd₀ = δ₀/N | > wd₁ | removes real effects |
 /// | `soft_threshold` | λ₁ | > 0 | everything is in the spike |
-/// | `hard_threshold` | λ_h | > 0 | prunes real effects |
+/// | `hard_threshold` | λ₂ | > 0 | prunes real effects |
 /// | `warm_up_epochs` | | ≥ 0 | prunes late or never |
 #[derive(Clone, Debug, PartialEq)]
 pub struct EmMcmc {
@@ -39,10 +40,13 @@ pub struct EmMcmc {
     pub spike_decay: f64,
     /// λ₁
     pub soft_threshold: SoftThreshold,
-    /// The threshold of the L2 rule.
+    /// The threshold λ₂ of the hard rule.
     ///
-    /// Deviation: the paper uses λ₁ here as well; the authors' code has a second, smaller number.
-    pub hard_threshold: f64,
+    /// Deviation: for the L2 rule the paper uses λ₁ here as well; the authors' code has a second,
+    /// smaller number.
+    /// Deviation: neither paper nor code says how to find λ₂ for a wanted sparsity; it can be found
+    /// during the run.
+    pub hard_threshold: HardThreshold,
     /// EM and pruning start after this many epochs.
     pub warm_up_epochs: usize,
     /// Pruning stops after this many epochs, so that later samples share one mask.
@@ -65,8 +69,10 @@ pub struct EmMcmc {
 pub struct EmMcmcMethod {
     /// Settings.
     pub config: EmMcmc,
-    /// The groups of every weight matrix.
+    /// The groups of every weight tensor.
     pub groups: Vec<Groups>,
+    /// The channels that the concentration rule looks at; without them the L2 rule prunes groups.
+    pub channels: Option<Channels>,
     /// The key of the sampler's noise.
     pub key: Key,
 }
@@ -117,34 +123,45 @@ impl EmMcmcMethod {
 
     /// One EM step and one pruning step over all groups.
     fn assign(&self, arena: &mut Arena, epoch: usize) {
-        if epoch <= self.config.warm_up_epochs {
+        let config = &self.config;
+        if epoch <= config.warm_up_epochs {
             return;
         }
-        let frozen = self.frozen(epoch);
-        let mut marks = arena.marks().to_vec();
+        let (weights, marks) = arena.weights_and_marks();
         for groups in &self.groups {
-            prune::em_step(groups, arena.weights(), self.config.soft_threshold, &mut marks);
-            if !frozen {
-                let (threshold, regrow) = (self.config.hard_threshold, self.config.regrow);
-                prune::l2_prune(groups, arena.weights(), threshold, regrow, &mut marks);
-            }
+            prune::em_step(groups, weights, config.soft_threshold, marks);
         }
-        // The marks come from this arena, so their length fits.
-        let _ = arena.set_marks(&marks);
+        let goal = config.hard_threshold.goal(epoch).filter(|_| !self.frozen(epoch));
+        match (goal, &self.channels) {
+            (Some(goal), Some(channels)) => channels.prune(weights, goal, config.regrow, marks),
+            (Some(goal), None) => {
+                prune::prune_groups(&self.groups, weights, goal, config.regrow, marks);
+            }
+            (None, _) => {}
+        }
         if self.holds_at_zero(epoch) {
             arena.run(&Cut);
         }
     }
 
+    /// The share of grouped weights without a bit.
     fn share(&self, arena: &Arena, bit: u8) -> f64 {
-        let (mut without, mut all) = (0usize, 0usize);
+        let (mut without, mut all) = (0, 0);
         for groups in &self.groups {
-            groups.for_each(|i, _| {
-                all += 1;
-                without += usize::from(arena.marks()[i] & bit == 0);
-            });
+            let marks = &arena.marks()[groups.range()];
+            all += marks.len();
+            without += marks.iter().filter(|mark| *mark & bit == 0).count();
         }
         without as f64 / all.max(1) as f64
+    }
+
+    /// λ₂, or under a target the smallest value of what is still kept.
+    fn hard_threshold(&self, arena: &Arena) -> Option<f64> {
+        match (&self.config.hard_threshold, &self.channels) {
+            (HardThreshold::Given(threshold), _) => Some(*threshold),
+            (_, Some(channels)) => channels.narrowest(arena.weights(), arena.marks()),
+            (_, None) => prune::smallest_group(&self.groups, arena.weights(), arena.marks()),
+        }
     }
 }
 
@@ -204,9 +221,11 @@ impl Method for EmMcmcMethod {
     }
 
     fn vitals(&self, arena: &Arena, tick: Tick) -> Vitals {
+        let pruned_share = self.share(arena, KEEP);
         Vitals {
             spike_share: self.share(arena, SLAB),
-            pruned_share: self.share(arena, KEEP),
+            pruned_share,
+            hard_threshold: self.hard_threshold(arena).filter(|_| pruned_share > 0.0),
             ..self.config.sghmc.vitals_with(arena, tick, self.config.spike_decay)
         }
     }

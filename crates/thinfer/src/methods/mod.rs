@@ -52,6 +52,9 @@ pub struct Vitals {
     pub spike_share: f64,
     /// The share of grouped weights that are pruned.
     pub pruned_share: f64,
+    /// λ₂: as given, or under a target the one at which pruning stands, which is the smallest value
+    /// of what is still kept.
+    pub hard_threshold: Option<f64>,
 }
 
 /// A training method: three hooks, and nothing else knows its inside.

@@ -1,8 +1,12 @@
 //! Which groups of weights are in the slab, which in the spike, and which are gone.
 
+mod channels;
 mod groups;
+mod target;
 
+pub use channels::Channels;
 pub use groups::{Grouping, Groups, group_network};
+pub use target::{Goal, HardThreshold, Target};
 
 use serde::{Deserialize, Serialize};
 
@@ -12,6 +16,22 @@ pub const KEEP: u8 = 1;
 pub const SLAB: u8 = 2;
 /// How every weight starts.
 pub const ALIVE: u8 = KEEP | SLAB;
+
+/// What is compared with the hard threshold λ₂.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Rule {
+    /// The mean square of a group.
+    #[default]
+    MeanSquare,
+    /// max w − min w over a channel.
+    ///
+    /// Deviation: the paper prints max |w| − min |w|, which would delete a channel whose weights are
+    /// all ±c; the authors' program has the signed range.
+    Range,
+    /// max |w| − min |w| over a channel, as the paper prints.
+    AbsoluteRange,
+}
 
 /// The soft threshold λ₁ on the mean square of a group of `size` weights, below which the group
 /// belongs to the spike.
@@ -60,29 +80,86 @@ impl SoftThreshold {
 /// The EM step with one sample as E-step: γ_g = 1 (slab) iff mean_k w_gk² ≥ λ₁. It starts afresh
 /// each time, so a group can come back from the spike.
 pub fn em_step(groups: &Groups, weights: &[f32], lambda1: SoftThreshold, marks: &mut [u8]) {
-    let slab: Vec<bool> = groups
-        .mean_squares(weights)
-        .iter()
-        .enumerate()
-        .map(|(g, mean)| *mean >= lambda1.of(groups.size(g)))
-        .collect();
-    groups.for_each(|i, g| {
-        marks[i] = if slab[g] { marks[i] | SLAB } else { marks[i] & !SLAB };
-    });
+    let means = groups.mean_squares(weights);
+    let slab: Vec<bool> =
+        means.iter().enumerate().map(|(g, mean)| *mean >= lambda1.of(groups.size(g))).collect();
+    groups.mark(&slab, SLAB, true, marks);
 }
 
-/// The L2 rule: a group whose mean square is below `threshold` is pruned. With `regrow` a group
-/// whose dense weights pass the threshold again comes back; without it the mask only loses.
-pub fn l2_prune(groups: &Groups, weights: &[f32], threshold: f64, regrow: bool, marks: &mut [u8]) {
-    let above: Vec<bool> =
-        groups.mean_squares(weights).iter().map(|mean| *mean >= threshold).collect();
-    groups.for_each(|i, g| {
-        if !above[g] {
-            marks[i] &= !KEEP;
-        } else if regrow {
-            marks[i] |= KEEP;
+/// The L2 rule: a group whose mean square is below the threshold that `goal` asks for is pruned.
+/// With `regrow` a group whose dense weights pass the threshold again comes back; without it the
+/// mask only loses.
+///
+/// Under a target the largest group of each layer stays. Under a given threshold nothing is kept for
+/// its own sake: that no input matters is an answer.
+pub fn prune_groups(
+    groups: &[Groups],
+    weights: &[f32],
+    goal: Goal,
+    regrow: bool,
+    marks: &mut [u8],
+) {
+    let prunable: Vec<&Groups> = groups.iter().filter(|g| g.prunable()).collect();
+    let means: Vec<Vec<f64>> = prunable.iter().map(|g| g.mean_squares(weights)).collect();
+    let (threshold, largest) = match goal {
+        Goal::Threshold(threshold) => (threshold, None),
+        Goal::Share(share) => {
+            let largest: Vec<usize> = means.iter().map(|means| largest(means)).collect();
+            let live = |g: &Groups| match regrow {
+                true => vec![true; g.count()],
+                false => live_groups(g, marks),
+            };
+            let mut sizes = Vec::new();
+            let mut pruned = 0;
+            for ((groups, means), largest) in prunable.iter().zip(&means).zip(&largest) {
+                for (group, live) in live(groups).into_iter().enumerate() {
+                    let size = groups.size(group);
+                    if !live {
+                        pruned += size;
+                    } else if group != *largest {
+                        sizes.push((means[group], size));
+                    }
+                }
+            }
+            let wanted = (share * marks.len() as f64).ceil() as usize;
+            (threshold_for(sizes, pruned, wanted), Some(largest))
         }
+    };
+    for (layer, (groups, means)) in prunable.iter().zip(&means).enumerate() {
+        let mut above: Vec<bool> = means.iter().map(|mean| *mean >= threshold).collect();
+        if let Some(largest) = &largest {
+            above[largest[layer]] = true;
+        }
+        groups.mark(&above, KEEP, regrow, marks);
+    }
+}
+
+/// The smallest threshold at which groups of `wanted` weights are pruned, `pruned` of which are
+/// already; of each other group its mean square and its size.
+fn threshold_for(mut sizes: Vec<(f64, usize)>, mut pruned: usize, wanted: usize) -> f64 {
+    sizes.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
+    let mut threshold = 0.0;
+    for (mean, size) in sizes {
+        if pruned >= wanted {
+            break;
+        }
+        pruned += size;
+        threshold = f64::next_up(mean);
+    }
+    threshold
+}
+
+fn largest(means: &[f64]) -> usize {
+    (0..means.len()).fold(0, |best, at| if means[at] > means[best] { at } else { best })
+}
+
+/// The smallest mean square of a group that is kept: no smaller threshold would prune anything.
+pub fn smallest_group(groups: &[Groups], weights: &[f32], marks: &[u8]) -> Option<f64> {
+    let kept = groups.iter().filter(|g| g.prunable()).flat_map(|groups| {
+        let live = live_groups(groups, marks).into_iter();
+        groups.mean_squares(weights).into_iter().zip(live).filter(|(_, live)| *live)
     });
+    kept.map(|(mean, _)| mean).reduce(f64::min)
 }
 
 /// Which groups have any weight left.
@@ -136,17 +213,18 @@ mod tests {
     #[test]
     fn em_moves_groups_both_ways_and_pruning_only_one() {
         let groups = groups();
+        let (layers, goal) = ([groups.clone()], Goal::Threshold(0.5));
         let mut marks = vec![ALIVE; 6];
         let small = [0.1, 1.0, 1.0, 0.1, 1.0, 1.0];
         let large = [1.0; 6];
         em_step(&groups, &small, SoftThreshold::Given(0.5), &mut marks);
-        l2_prune(&groups, &small, 0.5, false, &mut marks);
+        prune_groups(&layers, &small, goal, false, &mut marks);
         assert_eq!(marks, [0, ALIVE, ALIVE, 0, ALIVE, ALIVE]);
         em_step(&groups, &large, SoftThreshold::Given(0.5), &mut marks);
-        l2_prune(&groups, &large, 0.5, false, &mut marks);
+        prune_groups(&layers, &large, goal, false, &mut marks);
         assert_eq!(marks, [SLAB, ALIVE, ALIVE, SLAB, ALIVE, ALIVE]);
         assert_eq!(live_groups(&groups, &marks), [false, true, true]);
-        l2_prune(&groups, &large, 0.5, true, &mut marks);
+        prune_groups(&layers, &large, goal, true, &mut marks);
         assert_eq!(marks, [ALIVE; 6]);
     }
 }

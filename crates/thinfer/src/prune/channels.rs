@@ -1,0 +1,430 @@
+//! The concentration rule: channels whose weights all lie close together are pruned.
+//!
+//! The mask of a layer is a product: a weight is kept where both its input channel and its output
+//! channel are. What follows from a dead output channel (bias, batch norm) is read off the network.
+//! `docs/pruning.md` states the rules and their reasons.
+
+use rayon::prelude::*;
+use thinfer_engine::{Network, Op, vectorize};
+
+use super::groups::{TASK, output_layer};
+use super::{Goal, KEEP, Rule};
+
+/// The channels of every layer of a network, and what hangs on them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Channels {
+    rule: Rule,
+    layers: Vec<Layer>,
+    norms: Vec<Norm>,
+    keep_norm: bool,
+    /// Parameters of the network, pruned or not.
+    parameters: usize,
+}
+
+/// A convolution, or a linear layer as a convolution over one pixel.
+#[derive(Clone, Debug, PartialEq)]
+struct Layer {
+    start: usize,
+    outputs: usize,
+    positions: usize,
+    inputs: usize,
+    /// Channels of what it reads; a linear layer has one input for each pixel of each of them.
+    channels: usize,
+    bias: Option<usize>,
+    reads: Sources,
+    readers: Vec<usize>,
+    /// The layer that gives the network's output is never pruned.
+    prunable: bool,
+}
+
+/// A batch norm: its first scale, its first shift, and whose channels it scales.
+#[derive(Clone, Debug, PartialEq)]
+struct Norm {
+    scale: usize,
+    shift: usize,
+    channels: usize,
+    reads: Sources,
+}
+
+/// Where the channels of a node come from: channel c is a sum of channels c of these layers, and of
+/// the data itself.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Sources {
+    data: bool,
+    layers: Vec<usize>,
+}
+
+/// Which channels of a layer are kept.
+#[derive(Clone, Debug, PartialEq)]
+struct Live {
+    inputs: Vec<bool>,
+    outputs: Vec<bool>,
+}
+
+/// How far apart the weights of each channel of a layer lie.
+struct Spans {
+    inputs: Vec<f32>,
+    outputs: Vec<f32>,
+}
+
+impl Layer {
+    fn len(&self) -> usize {
+        self.outputs * self.positions * self.inputs
+    }
+
+    fn all(&self) -> Live {
+        Live { inputs: vec![true; self.inputs], outputs: vec![true; self.outputs] }
+    }
+
+    /// What the marks say. The mask is a product of channels, so one kept weight shows all of it.
+    fn live(&self, marks: &[u8]) -> Live {
+        if !self.prunable {
+            return self.all();
+        }
+        let marks = &marks[self.start..self.start + self.len()];
+        let kept = |at: usize| marks[at] & KEEP != 0;
+        let Some(first) = marks.iter().position(|mark| mark & KEEP != 0) else {
+            return Live { inputs: vec![false; self.inputs], outputs: vec![false; self.outputs] };
+        };
+        let row = self.positions * self.inputs;
+        let (output, input) = (first / row, first % self.inputs);
+        Live {
+            inputs: (0..self.inputs).map(|i| kept(output * row + i)).collect(),
+            outputs: (0..self.outputs).map(|o| kept(o * row + input)).collect(),
+        }
+    }
+
+    /// Writes the product of `live` into the marks.
+    fn write(&self, live: &Live, marks: &mut [u8]) {
+        let keep: Vec<u8> = live.inputs.iter().map(|on| if *on { KEEP } else { 0 }).collect();
+        let row = self.positions * self.inputs;
+        let marks = &mut marks[self.start..self.start + self.len()];
+        marks.par_chunks_mut(row).zip(&live.outputs).with_min_len(TASK.div_ceil(row)).for_each(
+            |(marks, on)| {
+                let among = if *on { KEEP } else { 0 };
+                for marks in marks.chunks_exact_mut(self.inputs) {
+                    vectorize(
+                        #[inline(always)]
+                        || {
+                            for (mark, keep) in marks.iter_mut().zip(&keep) {
+                                *mark = *mark & !KEEP | keep & among;
+                            }
+                        },
+                    );
+                }
+            },
+        );
+    }
+}
+
+impl Sources {
+    fn join(&mut self, other: &Sources) {
+        self.data |= other.data;
+        self.layers.extend(&other.layers);
+        self.layers.sort_unstable();
+        self.layers.dedup();
+    }
+
+    /// Whether anything that depends on the data is left in a channel.
+    fn carries(&self, live: &[Live], channel: usize) -> bool {
+        self.data || self.layers.iter().any(|&layer| live[layer].outputs[channel])
+    }
+}
+
+impl Channels {
+    /// The channels of `network` under the signed or the absolute range rule. With `keep_norm` a
+    /// pruned channel keeps its bias and its batch norm.
+    pub fn new(network: &Network, rule: Rule, keep_norm: bool) -> Self {
+        let params = network.params();
+        let last = output_layer(network);
+        let mut layers: Vec<Layer> = Vec::new();
+        let mut norms = Vec::new();
+        let mut sources: Vec<Sources> = Vec::new();
+        for node in network.nodes() {
+            let mut reads = Sources { data: node.op == Op::Input, layers: Vec::new() };
+            node.inputs.iter().for_each(|from| reads.join(&sources[from.0]));
+            match node.op {
+                Op::Linear { weight, bias } | Op::Conv2d { weight, bias, .. } => {
+                    let shape = &params[weight].shape;
+                    let (outputs, inputs) = (shape[0], shape[shape.len() - 1]);
+                    let number = layers.len();
+                    reads.layers.iter().for_each(|&from| layers[from].readers.push(number));
+                    layers.push(Layer {
+                        start: params[weight].offset,
+                        outputs,
+                        positions: params[weight].len() / (outputs * inputs),
+                        inputs,
+                        channels: network.nodes()[node.inputs[0].0].shape.channels,
+                        bias: bias.map(|b| params[b].offset),
+                        reads,
+                        readers: Vec::new(),
+                        prunable: last != Some(weight),
+                    });
+                    sources.push(Sources { data: false, layers: vec![number] });
+                }
+                Op::BatchNorm { scale, shift, .. } => {
+                    norms.push(Norm {
+                        scale: params[scale].offset,
+                        shift: params[shift].offset,
+                        channels: node.shape.channels,
+                        reads: reads.clone(),
+                    });
+                    sources.push(reads);
+                }
+                // The others work on each channel by itself.
+                _ => sources.push(reads),
+            }
+        }
+        Self { rule, layers, norms, keep_norm, parameters: params.len() }
+    }
+
+    /// Parameters that can be pruned at most, all but what keeps the network connected.
+    pub fn prunable(&self) -> usize {
+        let none: Vec<Live> = self
+            .layers
+            .iter()
+            .map(|layer| Live {
+                inputs: vec![!layer.prunable; layer.inputs],
+                outputs: vec![!layer.prunable; layer.outputs],
+            })
+            .collect();
+        self.pruned(&none)
+    }
+
+    /// One pruning step: the channels below the threshold that `goal` asks for lose their marks and,
+    /// with `regrow`, the others get theirs back. Without it the mask only loses.
+    pub fn prune(&self, weights: &[f32], goal: Goal, regrow: bool, marks: &mut [u8]) {
+        let spans = self.spans(weights);
+        let present: Vec<Live> = self.layers.iter().map(|layer| layer.live(marks)).collect();
+        let before = match regrow {
+            true => self.layers.iter().map(Layer::all).collect(),
+            false => present.clone(),
+        };
+        let threshold = match goal {
+            Goal::Threshold(threshold) => threshold,
+            Goal::Share(share) => self.threshold(&spans, &before, share),
+        };
+        let now = self.thin(&spans, &before, threshold);
+        for ((layer, present), now) in self.layers.iter().zip(&present).zip(&now) {
+            if layer.prunable && present != now {
+                layer.write(now, marks);
+            }
+        }
+        if self.keep_norm {
+            return;
+        }
+        let mut set = |at: usize, on: bool| marks[at] = marks[at] & !KEEP | u8::from(on) * KEEP;
+        for (layer, now) in self.layers.iter().zip(&now) {
+            if let (Some(bias), true) = (layer.bias, layer.prunable) {
+                now.outputs.iter().enumerate().for_each(|(o, on)| set(bias + o, *on));
+            }
+        }
+        for norm in &self.norms {
+            for channel in 0..norm.channels {
+                let on = norm.reads.carries(&now, channel);
+                set(norm.scale + channel, on);
+                set(norm.shift + channel, on);
+            }
+        }
+    }
+
+    /// The narrowest channel that is kept: no smaller threshold would prune anything. Layers down to
+    /// one channel do not count, since that one is kept whatever its weights.
+    pub fn narrowest(&self, weights: &[f32], marks: &[u8]) -> Option<f64> {
+        let spans = self.spans(weights);
+        let mut narrowest: Option<f32> = None;
+        for (layer, spans) in self.layers.iter().zip(&spans).filter(|(layer, _)| layer.prunable) {
+            let live = layer.live(marks);
+            for (spans, live) in [(&spans.inputs, &live.inputs), (&spans.outputs, &live.outputs)] {
+                if live.iter().filter(|on| **on).count() > 1 {
+                    let kept = spans.iter().zip(live).filter(|(_, on)| **on).map(|(s, _)| *s);
+                    narrowest = kept.chain(narrowest).reduce(f32::min);
+                }
+            }
+        }
+        narrowest.map(f64::from)
+    }
+
+    /// max w − min w (or of |w|) over each channel of each layer that can be pruned.
+    fn spans(&self, weights: &[f32]) -> Vec<Spans> {
+        let mut tasks = Vec::new();
+        for (number, layer) in self.layers.iter().enumerate().filter(|(_, layer)| layer.prunable) {
+            let block = TASK.div_ceil(layer.positions * layer.inputs);
+            let starts = (0..layer.outputs).step_by(block);
+            tasks.extend(starts.map(|o| (number, o..(o + block).min(layer.outputs))));
+        }
+        let absolute = self.rule == Rule::AbsoluteRange;
+        let parts: Vec<Extremes> = tasks
+            .par_iter()
+            .map(|(number, outputs)| {
+                let layer = &self.layers[*number];
+                let row = layer.positions * layer.inputs;
+                let start = layer.start + outputs.start * row;
+                let weights = &weights[start..start + outputs.len() * row];
+                if absolute {
+                    extremes(weights, row, layer.inputs, f32::abs)
+                } else {
+                    extremes(weights, row, layer.inputs, |w| w)
+                }
+            })
+            .collect();
+        let mut spans: Vec<Spans> =
+            self.layers.iter().map(|_| Spans { inputs: Vec::new(), outputs: Vec::new() }).collect();
+        let mut lows: Vec<Vec<f32>> = vec![Vec::new(); self.layers.len()];
+        for ((number, _), part) in tasks.iter().zip(parts) {
+            let (spans, low) = (&mut spans[*number], &mut lows[*number]);
+            spans.outputs.extend(part.outputs);
+            if low.is_empty() {
+                (spans.inputs, *low) = (part.high, part.low);
+            } else {
+                spans.inputs.iter_mut().zip(part.high).for_each(|(a, b)| *a = a.max(b));
+                low.iter_mut().zip(part.low).for_each(|(a, b)| *a = a.min(b));
+            }
+        }
+        for (spans, low) in spans.iter_mut().zip(lows) {
+            spans.inputs.iter_mut().zip(low).for_each(|(high, low)| *high -= low);
+        }
+        spans
+    }
+
+    /// The channels that stay at a threshold, out of those that were kept `before`.
+    ///
+    /// Layers are visited in the order of the network. Each keeps an input channel that carries data
+    /// and an output channel, and whatever a later layer still reads of it does not end with it: so
+    /// the output always depends on the data. Where the threshold would end that, the widest channel
+    /// that saves it stays.
+    fn thin(&self, spans: &[Spans], before: &[Live], threshold: f64) -> Vec<Live> {
+        let mut now = before.to_vec();
+        for (number, layer) in self.layers.iter().enumerate() {
+            if !layer.prunable {
+                continue;
+            }
+            let (spans, before_this) = (&spans[number], &before[number]);
+            let wide = |(before, span): (&bool, &f32)| *before && f64::from(*span) >= threshold;
+            let mut inputs: Vec<bool> =
+                before_this.inputs.iter().zip(&spans.inputs).map(wide).collect();
+            let fed = |input: usize| layer.reads.carries(&now, input % layer.channels);
+            if !(0..layer.inputs).any(|input| inputs[input] && fed(input)) {
+                let could = |input: usize| before_this.inputs[input] && fed(input);
+                if let Some(input) = widest(&spans.inputs, could) {
+                    inputs[input] = true;
+                }
+            }
+            let outputs: Vec<bool> =
+                before_this.outputs.iter().zip(&spans.outputs).map(wide).collect();
+            now[number] = Live { inputs, outputs };
+            for &reader in &layer.readers {
+                let (reader, reads) = (&self.layers[reader], &before[reader].inputs);
+                let fed = |input: usize| reader.reads.carries(&now, input % reader.channels);
+                if (0..reader.inputs).any(|input| reads[input] && fed(input)) {
+                    continue;
+                }
+                let read = |output: usize| {
+                    (output..reader.inputs).step_by(reader.channels).any(|input| reads[input])
+                };
+                let could = |output: usize| before_this.outputs[output] && read(output);
+                if let Some(output) = widest(&spans.outputs, could) {
+                    now[number].outputs[output] = true;
+                }
+            }
+            if !now[number].outputs.contains(&true)
+                && let Some(output) = widest(&spans.outputs, |o| before_this.outputs[o])
+            {
+                now[number].outputs[output] = true;
+            }
+        }
+        now
+    }
+
+    /// The smallest threshold at which at least `share` of all parameters are pruned, or the largest
+    /// that matters where none reaches it.
+    ///
+    /// Between two neighbouring spans nothing changes, so it is searched among them, each time with
+    /// the exact count of what would be pruned.
+    fn threshold(&self, spans: &[Spans], before: &[Live], share: f64) -> f64 {
+        let wanted = (share * self.parameters as f64).ceil() as usize;
+        if self.pruned(before) >= wanted {
+            return 0.0;
+        }
+        let mut steps = Vec::new();
+        for (spans, live) in spans.iter().zip(before) {
+            let pairs = spans.inputs.iter().zip(&live.inputs);
+            let pairs = pairs.chain(spans.outputs.iter().zip(&live.outputs));
+            steps.extend(pairs.filter(|(_, live)| **live).map(|(span, _)| *span));
+        }
+        steps.sort_unstable_by(f32::total_cmp);
+        steps.dedup();
+        let above = |span: &f32| f64::from(span.next_up());
+        let short = |span: &f32| self.pruned(&self.thin(spans, before, above(span))) < wanted;
+        let first = steps.partition_point(short);
+        steps.get(first).or(steps.last()).map_or(0.0, above)
+    }
+
+    /// Parameters that are pruned where these channels are kept.
+    fn pruned(&self, live: &[Live]) -> usize {
+        let count = |on: &[bool]| on.iter().filter(|on| **on).count();
+        let mut pruned = 0;
+        for (layer, live) in self.layers.iter().zip(live) {
+            let outputs = count(&live.outputs);
+            pruned += layer.len() - outputs * layer.positions * count(&live.inputs);
+            if layer.bias.is_some() && !self.keep_norm {
+                pruned += layer.outputs - outputs;
+            }
+        }
+        if !self.keep_norm {
+            for norm in &self.norms {
+                pruned += 2 * (0..norm.channels).filter(|c| !norm.reads.carries(live, *c)).count();
+            }
+        }
+        pruned
+    }
+}
+
+/// The widest of the channels that `could` names; the first of equals.
+fn widest(spans: &[f32], could: impl Fn(usize) -> bool) -> Option<usize> {
+    let mut best: Option<usize> = None;
+    for at in (0..spans.len()).filter(|at| could(*at)) {
+        if best.is_none_or(|best| spans[at] > spans[best]) {
+            best = Some(at);
+        }
+    }
+    best
+}
+
+/// Extremes over some outputs of a layer: of each input, and the difference for each output.
+struct Extremes {
+    low: Vec<f32>,
+    high: Vec<f32>,
+    outputs: Vec<f32>,
+}
+
+fn extremes(weights: &[f32], row: usize, inputs: usize, of: impl Fn(f32) -> f32) -> Extremes {
+    let mut low = vec![f32::INFINITY; inputs];
+    let mut high = vec![f32::NEG_INFINITY; inputs];
+    let mut row_low = vec![0.0; inputs];
+    let mut row_high = vec![0.0; inputs];
+    let mut outputs = Vec::with_capacity(weights.len() / row);
+    for row in weights.chunks_exact(row) {
+        row_low.fill(f32::INFINITY);
+        row_high.fill(f32::NEG_INFINITY);
+        for weights in row.chunks_exact(inputs) {
+            vectorize(
+                #[inline(always)]
+                || {
+                    let pairs = row_low.iter_mut().zip(&mut row_high).zip(weights);
+                    for ((low, high), w) in pairs {
+                        let w = of(*w);
+                        *low = if w < *low { w } else { *low };
+                        *high = if w > *high { w } else { *high };
+                    }
+                },
+            );
+        }
+        low.iter_mut().zip(&row_low).for_each(|(a, b)| *a = a.min(*b));
+        high.iter_mut().zip(&row_high).for_each(|(a, b)| *a = a.max(*b));
+        let least = row_low.iter().copied().fold(f32::INFINITY, f32::min);
+        let most = row_high.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+        outputs.push(most - least);
+    }
+    Extremes { low, high, outputs }
+}
