@@ -1,5 +1,6 @@
 //! Algorithm 2: constrained variational Adam as stochastic-gradient Hamiltonian Monte Carlo.
 
+use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use thinfer_engine::elementary::exp;
 use thinfer_engine::noise::{Key, Stream};
@@ -342,19 +343,32 @@ impl Sghmc {
 
     pub(crate) fn vitals_with(&self, arena: &Arena, tick: Tick, spike_decay: f64) -> Vitals {
         let coeffs = self.coeffs(tick, spike_decay, false);
-        let live = arena.state(RHO).iter().zip(arena.marks()).filter(|(_, m)| **m & KEEP != 0);
-        let taus: Vec<Tau> = live.map(|(rho, _)| Tau::from_rho(*rho)).collect();
-        let mean_of =
-            |f: &dyn Fn(&Tau) -> f64| taus.iter().map(f).sum::<f64>() / taus.len().max(1) as f64;
-        let mean = mean_of(&|t| f64::from(t.value));
-        let variance = mean_of(&|t| (f64::from(t.value) - mean).powi(2));
-        let temperature = mean_of(&|t| coeffs.effective_temperature(*t));
+        let mean = live_mean(arena, |tau| f64::from(tau.value));
+        let variance = live_mean(arena, |tau| (f64::from(tau.value) - mean).powi(2));
+        let temperature = live_mean(arena, |tau| coeffs.effective_temperature(tau));
         Vitals {
             effective_temperature: Some(temperature),
             tau: Some((mean, variance.sqrt())),
             ..Vitals::default()
         }
     }
+}
+
+/// Weights that one task looks at; sums over them are added in order, so that the result does not
+/// depend on the number of threads.
+const LOOKED_AT: usize = 1 << 16;
+
+/// The mean of a function of τ over the weights that are not pruned.
+fn live_mean(arena: &Arena, value: impl Fn(Tau) -> f64 + Sync) -> f64 {
+    let pieces = arena.state(RHO).par_chunks(LOOKED_AT).zip(arena.marks().par_chunks(LOOKED_AT));
+    let sums: Vec<(f64, usize)> = pieces
+        .map(|(rho, marks)| {
+            let live = rho.iter().zip(marks).filter(|(_, mark)| **mark & KEEP != 0);
+            live.fold((0.0, 0), |(sum, n), (rho, _)| (sum + value(Tau::from_rho(*rho)), n + 1))
+        })
+        .collect();
+    let (sum, n) = sums.iter().fold((0.0, 0), |(sum, n), part| (sum + part.0, n + part.1));
+    sum / n.max(1) as f64
 }
 
 /// Algorithm 2 with the key of its noise.
