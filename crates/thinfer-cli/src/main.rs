@@ -15,6 +15,7 @@ mod progress;
 mod run_folder;
 mod summary;
 mod text_table;
+mod worth;
 
 use std::process::ExitCode;
 

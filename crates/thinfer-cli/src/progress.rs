@@ -80,8 +80,7 @@ impl Observer for Progress<'_> {
             bar
         });
         if let Some(record) = record {
-            let (loss, inputs) = (number(record.loss), record.live_inputs);
-            bar.set_message(format!("loss {loss}, {inputs} live inputs"));
+            bar.set_message(message(record));
         }
         bar.set_position(step);
     }
@@ -92,6 +91,17 @@ impl Observer for Progress<'_> {
 
     fn begins(&self, info: &RunInfo, bytes: u64) {
         self.context.say(&introduction(self.device, info, bytes));
+    }
+}
+
+fn message(record: &Record) -> String {
+    let loss = number(record.loss);
+    match record.test_accuracy {
+        None => format!("loss {loss}, {} live inputs", record.live_inputs),
+        Some(right) => {
+            let (right, pruned) = (100.0 * right, 100.0 * record.sparsity);
+            format!("loss {loss}, {right:.2} % of test images right, {pruned:.1} % pruned")
+        }
     }
 }
 
@@ -112,7 +122,7 @@ fn introduction(device: &Chosen, info: &RunInfo, bytes: u64) -> String {
         counted(cores, "core"),
         counted(threads, "thread"),
         counted(info.config.chains, "chain"),
-        counted(info.groups.len(), "input"),
+        counted(info.network.input_len(), "input"),
         counted(info.network.params().len(), "weight"),
         human_bytes(bytes)
     )

@@ -2,20 +2,18 @@
 
 use std::path::Path;
 
-use thinfer::evaluate::{Evaluation, evaluate};
 use thinfer::posterior::Posterior;
-use thinfer::run::{self, Run, RunInfo};
+use thinfer::run::{self, RunInfo, Trained};
 use thinfer::train::Snapshot;
 
 use crate::context::Context;
 
-/// A run with its data, and what it is worth.
-pub(crate) fn open(folder: &Path, context: &Context) -> anyhow::Result<(Run, Evaluation)> {
+/// A run with its data.
+pub(crate) fn open(folder: &Path, context: &Context) -> anyhow::Result<Trained> {
     let run = run::open(folder, context)?;
-    let last = run.results.iter().filter_map(|result| result.snapshots.last());
-    note_unfinished(&run.info, last, context);
-    let evaluation = evaluate(&run.info.network, &run.data, &run.results)?;
-    Ok((run, evaluation))
+    let last = run.results().iter().filter_map(|result| result.snapshots.last());
+    note_unfinished(run.info(), last, context);
+    Ok(run)
 }
 
 /// The samples of a run that share their chain's final mask; the training data is not needed.

@@ -16,18 +16,14 @@ const SHOWN: usize = 25;
 const BLOW_UP: f64 = 5.0;
 
 /// The evaluation of a run as one JSON object, with the folder and other `extra` fields beside it.
-pub(crate) fn to_json(
-    folder: &Path,
-    evaluation: &Evaluation,
-    extra: &[(&str, Value)],
-) -> anyhow::Result<Value> {
+pub(crate) fn to_json(folder: &Path, evaluation: Value, extra: &[(&str, Value)]) -> Value {
     let mut object = Map::new();
     object.insert("run".into(), json!(folder.display().to_string()));
     object.extend(extra.iter().map(|(name, value)| ((*name).to_owned(), value.clone())));
-    if let Value::Object(fields) = serde_json::to_value(evaluation)? {
+    if let Value::Object(fields) = evaluation {
         object.extend(fields);
     }
-    Ok(Value::Object(object))
+    Value::Object(object)
 }
 
 /// The evaluation of a run as text; `trained` is how long it took, where that is known.

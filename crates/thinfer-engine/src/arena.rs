@@ -23,6 +23,7 @@ pub struct Arena {
     state: Vec<Vec<f32>>,
     marks: Vec<u8>,
     stats: Vec<f32>,
+    touched: bool,
     clipped: u64,
     record: Option<Vec<Call>>,
     recorded: usize,
@@ -119,6 +120,7 @@ impl Arena {
             gradient: vec![0.0; n],
             state: vec![vec![0.0; n]; state_buffers],
             marks: vec![0; n],
+            touched: true,
             clipped: 0,
             record: None,
             recorded: 0,
@@ -198,6 +200,21 @@ impl Arena {
         &self.stats
     }
 
+    /// Weights and running statistics to write to, for what trains elsewhere.
+    pub(crate) fn trained_mut(&mut self) -> (&mut [f32], &mut [f32]) {
+        (&mut self.weights, &mut self.stats)
+    }
+
+    /// A state buffer to write to, for what trains elsewhere.
+    pub(crate) fn state_mut(&mut self, at: usize) -> &mut [f32] {
+        &mut self.state[at]
+    }
+
+    /// What the network reads where it has a copy of its own, to write to.
+    pub(crate) fn forward_mut(&mut self) -> Option<&mut [f32]> {
+        self.forward.as_deref_mut()
+    }
+
     /// Replaces the running statistics.
     pub fn set_stats(&mut self, values: &[f32]) -> Result<(), EngineError> {
         copy("the running statistics", &mut self.stats, values)
@@ -205,6 +222,7 @@ impl Arena {
 
     /// Replaces the weights.
     pub fn set_weights(&mut self, values: &[f32]) -> Result<(), EngineError> {
+        self.touched = true;
         copy("the weights", &mut self.weights, values)
     }
 
@@ -242,7 +260,13 @@ impl Arena {
 
     /// Replaces the marks.
     pub fn set_marks(&mut self, values: &[u8]) -> Result<(), EngineError> {
+        self.touched = true;
         copy("the marks", &mut self.marks, values)
+    }
+
+    /// Whether weights or marks were changed here since this was last asked.
+    pub fn take_touched(&mut self) -> bool {
+        std::mem::take(&mut self.touched)
     }
 
     pub(crate) fn read_and_gradient(&mut self) -> (&[f32], &mut [f32], &mut [f32]) {
@@ -259,6 +283,7 @@ impl Arena {
             self.recorded += 1;
             return;
         }
+        self.touched = true;
         let clip = |clip| clip_factor(&self.gradient, &self.marks, clip);
         let factor = pass.clip().map_or(1.0, clip);
         self.clipped += u64::from(factor < 1.0);

@@ -26,6 +26,8 @@ pub struct Augment {
     flip: bool,
     mean: Vec<f32>,
     sd: Vec<f32>,
+    /// The value of every byte in every channel.
+    table: Vec<[f32; 256]>,
 }
 
 /// What happens to one image.
@@ -61,7 +63,9 @@ impl Augment {
         } else if sd.iter().any(|sd| !sd.is_normal() || *sd < 0.0) {
             "is divided by a deviation that is not a positive number"
         } else {
-            return Ok(Self { shape, padding, flip, mean: mean.to_vec(), sd: sd.to_vec() });
+            let (mean, sd) = (mean.to_vec(), sd.to_vec());
+            let table = table(&mean, &sd);
+            return Ok(Self { shape, padding, flip, mean, sd, table });
         };
         Err(EngineError::Network { node: "input".into(), problem: problem.into() })
     }
@@ -69,6 +73,16 @@ impl Augment {
     /// The shape of the images.
     pub fn shape(&self) -> Shape {
         self.shape
+    }
+
+    /// What is subtracted from each channel.
+    pub fn mean(&self) -> &[f32] {
+        &self.mean
+    }
+
+    /// What each channel is divided by.
+    pub fn sd(&self) -> &[f32] {
+        &self.sd
     }
 
     /// The same normalisation without crops and mirroring, for evaluation.
@@ -96,7 +110,6 @@ impl Augment {
                 return Err(EngineError::Size { what, got, expected: len });
             }
         }
-        let table = self.table();
         for (at, pixel) in out.chunks_exact_mut(channels).enumerate() {
             let (y, x) = (at / width, at % width);
             let x = if choice.mirrored { width - 1 - x } else { x };
@@ -106,18 +119,10 @@ impl Augment {
             let inside = y < height && x < width;
             for (c, value) in pixel.iter_mut().enumerate() {
                 let byte = if inside { bytes[(y * width + x) * channels + c] } else { 0 };
-                *value = table[c][byte as usize];
+                *value = self.table[c][byte as usize];
             }
         }
         Ok(())
-    }
-
-    /// The value of every byte in every channel.
-    fn table(&self) -> Vec<[f32; 256]> {
-        let channel = |c: usize| {
-            std::array::from_fn(|byte| (byte as f32 / 255.0 - self.mean[c]) / self.sd[c])
-        };
-        (0..self.shape.channels).map(channel).collect()
     }
 
     /// The settings as `gather_images` reads them, the struct `ImageBatch` word by word.
@@ -134,6 +139,12 @@ impl Augment {
         }
         words
     }
+}
+
+fn table(mean: &[f32], sd: &[f32]) -> Vec<[f32; 256]> {
+    let channel =
+        |(mean, sd): (&f32, &f32)| std::array::from_fn(|byte| (byte as f32 / 255.0 - mean) / sd);
+    mean.iter().zip(sd).map(channel).collect()
 }
 
 #[cfg(test)]

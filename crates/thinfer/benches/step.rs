@@ -98,7 +98,7 @@ fn step(criterion: &mut Criterion, name: &str, settings: &[&str]) {
         group.bench_function(*threads, |b| {
             let (config, data) = made.get_or_insert_with(|| load(settings, ENDLESS));
             let chain = chain.get_or_insert_with(|| {
-                let spec = chain_specs(config, data).expect("a chain").remove(0);
+                let spec = chain_specs(config, &*data).expect("a chain").remove(0);
                 Chain::start(spec).expect("a start")
             });
             let epoch = chain.spec().clock.steps_per_epoch;

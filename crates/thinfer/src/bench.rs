@@ -392,6 +392,6 @@ mod tests {
         };
         let error = bench(Device::Cpu, &options).unwrap_err();
         assert_eq!(error.exit_code(), 2);
-        assert!(error.to_string().contains("known are lenet"), "{error}");
+        assert!(error.to_string().contains("known are convnet"), "{error}");
     }
 }

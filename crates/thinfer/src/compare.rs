@@ -1,5 +1,9 @@
 //! The methods on a GPU against the same methods on the CPU: part of `thinfer selftest`.
 
+mod image_runs;
+
+pub use image_runs::image_runs;
+
 use std::sync::Arc;
 
 use thinfer_engine::augment::Augment;

@@ -4,17 +4,17 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use thinfer_engine::noise::{Key, Stream};
-use thinfer_engine::{Loss, Network};
+use thinfer_engine::{Loss, Network, Shape};
 
 use crate::config::{Config, MethodKind, NoiseModel, PruneConfig};
-use crate::data::{Bundle, Task};
+use crate::data::{Bundle, ImageData, Task};
 use crate::error::{Error, Result};
 use crate::methods::Method;
 use crate::methods::cv_adam::{CvAdam, CvAdamMethod};
 use crate::methods::em_mcmc::{EmMcmc, EmMcmcMethod};
 use crate::methods::sgd::Sgd;
 use crate::methods::sghmc::{Sghmc, SghmcMethod};
-use crate::model::mlp;
+use crate::model::{image_network_with, mlp};
 use crate::prune::{Channels, HardThreshold, Rule, SoftThreshold, Target, group_network};
 use crate::schedule::{Clock, sampling_epochs};
 use crate::train::{ChainSpec, Schedules};
@@ -22,31 +22,98 @@ use crate::train::{ChainSpec, Schedules};
 /// Records in a history, at most about this many.
 const RECORDS: usize = 500;
 
+/// What networks and methods need to know about data.
+#[derive(Clone, Copy, Debug)]
+pub struct Problem<'a> {
+    /// N, the number of training rows.
+    pub train_rows: usize,
+    /// A number that changes with the training data.
+    pub fingerprint: u32,
+    /// What a row is.
+    pub inputs: ProblemInputs<'a>,
+}
+
+/// What a row is.
+#[derive(Clone, Copy, Debug)]
+pub enum ProblemInputs<'a> {
+    /// Numbers.
+    Table {
+        /// What is predicted.
+        task: Task,
+        /// How many classes, or 0.
+        classes: usize,
+        /// The variable that each column belongs to.
+        groups: &'a [usize],
+    },
+    /// An image.
+    Image {
+        /// Its shape.
+        shape: Shape,
+        /// How many classes.
+        classes: usize,
+    },
+}
+
+impl<'a> From<&'a Bundle> for Problem<'a> {
+    fn from(data: &'a Bundle) -> Self {
+        let inputs =
+            ProblemInputs::Table { task: data.task, classes: data.classes, groups: &data.groups };
+        Self { train_rows: data.train_rows, fingerprint: data.fingerprint, inputs }
+    }
+}
+
+impl From<&ImageData> for Problem<'_> {
+    fn from(data: &ImageData) -> Self {
+        let inputs =
+            ProblemInputs::Image { shape: data.train.shape(), classes: data.classes.len() };
+        Self { train_rows: data.train.rows(), fingerprint: data.fingerprint, inputs }
+    }
+}
+
 /// The network that a configuration asks for, on some data.
-pub fn build_network(config: &Config, data: &Bundle) -> Result<Network> {
-    let (outputs, loss) = match (data.task, data.classes) {
-        (Task::Regression, _) => {
-            let sigma = config.model.noise_sigma;
-            let loss = match config.model.noise {
-                NoiseModel::Known => Loss::gaussian(sigma),
-                NoiseModel::Learned => Loss::gaussian_learned(sigma),
-            };
-            (1, loss)
+pub fn build_network<'a>(config: &Config, data: impl Into<Problem<'a>>) -> Result<Network> {
+    let model = &config.model;
+    let (columns, outputs, loss) = match data.into().inputs {
+        ProblemInputs::Image { shape, classes } => {
+            let loss = Loss::CrossEntropy { smoothing: model.label_smoothing };
+            if model.name != "mlp" {
+                return Ok(image_network_with(&model.name, shape, classes, loss)?);
+            }
+            (shape.len(), classes, loss)
         }
-        (Task::Classification, 2) => (1, Loss::Bernoulli),
-        (Task::Classification, classes) => (classes, Loss::cross_entropy()),
+        ProblemInputs::Table { .. } if model.name != "mlp" => {
+            let problem = format!("is {}, but a table needs `mlp`", model.name);
+            return Err(Error::config("model.name", problem));
+        }
+        ProblemInputs::Table { task: Task::Regression, groups, .. } => {
+            let loss = match model.noise {
+                NoiseModel::Known => Loss::gaussian(model.noise_sigma),
+                NoiseModel::Learned => Loss::gaussian_learned(model.noise_sigma),
+            };
+            (groups.len(), 1, loss)
+        }
+        ProblemInputs::Table { classes: 2, groups, .. } => (groups.len(), 1, Loss::Bernoulli),
+        ProblemInputs::Table { classes, groups, .. } => {
+            let loss = Loss::CrossEntropy { smoothing: model.label_smoothing };
+            (groups.len(), classes, loss)
+        }
     };
-    let columns = data.train.columns();
-    Ok(mlp(columns, &config.model.hidden, config.model.activation, outputs, loss)?)
+    Ok(mlp(columns, &model.hidden, model.activation, outputs, loss)?)
 }
 
 /// The method that a configuration asks for.
-pub fn build_method(
+pub fn build_method<'a>(
     config: &Config,
-    data: &Bundle,
+    data: impl Into<Problem<'a>>,
     network: &Network,
     chain: u32,
 ) -> Result<Arc<dyn Method>> {
+    let data = data.into();
+    // Columns of one variable live and die together; pixels have no such bond.
+    let columns = match data.inputs {
+        ProblemInputs::Table { groups, .. } => Some(groups),
+        ProblemInputs::Image { .. } => None,
+    };
     let key = Key::new(config.seed, chain, Stream::Sampler);
     let (method, prior, prune) = (&config.method, &config.prior, &config.prune);
     let train_rows = data.train_rows;
@@ -112,7 +179,7 @@ pub fn build_method(
                     cadence: prune.cadence,
                     regrow: prune.regrow,
                 },
-                groups: group_network(network, prior.group, Some(&data.groups)),
+                groups: group_network(network, prior.group, columns),
                 channels,
                 key,
             })
@@ -131,7 +198,8 @@ fn freeze_after_epochs(prune: &PruneConfig, cycles: &[Range<usize>]) -> Result<O
 }
 
 /// The chains that a configuration asks for.
-pub fn chain_specs(config: &Config, data: &Bundle) -> Result<Vec<ChainSpec>> {
+pub fn chain_specs<'a>(config: &Config, data: impl Into<Problem<'a>>) -> Result<Vec<ChainSpec>> {
+    let data = data.into();
     let network = build_network(config, data)?;
     let rows = data.train_rows;
     let batch = config.train.batch.min(rows);
@@ -170,6 +238,8 @@ pub fn chain_specs(config: &Config, data: &Bundle) -> Result<Vec<ChainSpec>> {
                 chain,
                 sample_epochs: sample_epochs.clone(),
                 record_every,
+                evaluate_every: config.train.evaluate_every_epochs,
+                precision: config.train.precision.into(),
                 fingerprint,
             })
         })

@@ -54,15 +54,13 @@ fn describe(info: &RunInfo, posterior: &Posterior) -> Result<serde_json::Value> 
         .iter()
         .map(|member| json!({ "chain": member.chain, "epoch": member.epoch }))
         .collect();
-    Ok(json!({
-        "thinfer": info.thinfer,
-        "network": info.network,
-        "names": info.names,
-        "groups": info.groups,
-        "schema": info.schema,
-        "samples": samples,
-        "config": info.config.to_toml()?,
-    }))
+    let mut about = serde_json::to_value(&info.inputs)
+        .map_err(|e| Error::Data(format!("the description could not be written: {e}")))?;
+    about["thinfer"] = json!(info.thinfer);
+    about["network"] = json!(info.network);
+    about["samples"] = json!(samples);
+    about["config"] = json!(info.config.to_toml()?);
+    Ok(about)
 }
 
 /// Compares a file with what it should hold: every tensor there, no other, and the same bits.

@@ -34,6 +34,7 @@ mod error;
 pub mod evaluate;
 pub mod experiment;
 pub mod export;
+pub mod images;
 pub mod linear;
 pub mod machine;
 pub mod methods;

@@ -1,9 +1,11 @@
 //! Networks of the paper, built as data.
 
+mod convnet;
 mod lenet;
 mod resnet;
 mod wide_resnet;
 
+pub use convnet::convnet;
 pub use lenet::lenet;
 pub use resnet::{Stem, resnet};
 pub use wide_resnet::wide_resnet;
@@ -13,16 +15,26 @@ use thinfer_engine::{EngineError, Loss, Network, NetworkBuilder, Shape};
 use crate::config::Activation;
 
 /// The names that [`image_network`] knows.
-pub const IMAGE_NETWORKS: &str = "lenet, resnet18-cifar, resnet34-cifar, resnet18, resnet34, resnet50, wrn-DEPTH-WIDTH (for instance wrn-28-10)";
+pub const IMAGE_NETWORKS: &str = "convnet, lenet, resnet18-cifar, resnet34-cifar, resnet18, resnet34, resnet50, wrn-DEPTH-WIDTH (for instance wrn-28-10)";
 
 /// The image network called `name`, one of [`IMAGE_NETWORKS`], for `classes` classes.
 pub fn image_network(name: &str, input: Shape, classes: usize) -> Result<Network, EngineError> {
+    image_network_with(name, input, classes, Loss::cross_entropy())
+}
+
+/// The same with another loss, such as one that smooths the labels.
+pub fn image_network_with(
+    name: &str,
+    input: Shape,
+    classes: usize,
+    loss: Loss,
+) -> Result<Network, EngineError> {
     let unknown = || EngineError::Network {
         node: name.to_owned(),
         problem: format!("is not the name of a network; known are {IMAGE_NETWORKS}"),
     };
-    let loss = Loss::cross_entropy();
     match name {
+        "convnet" => convnet(input, classes, loss),
         "lenet" => lenet(input, classes, loss),
         "resnet18-cifar" => resnet(18, Stem::Small, input, classes, loss),
         "resnet34-cifar" => resnet(34, Stem::Small, input, classes, loss),
@@ -80,6 +92,8 @@ mod tests {
             ("wrn-28-10", CIFAR, 10, 36_479_194, 17_952),
             ("wrn-16-2", CIFAR, 10, 691_674, 1_824),
             ("lenet", DIGITS, 10, 61_706, 0),
+            // Counted by hand.
+            ("convnet", DIGITS, 10, 94_186, 448),
         ] {
             let network = image_network(name, input, classes).unwrap();
             assert_eq!(network.params().len(), params, "{name}");

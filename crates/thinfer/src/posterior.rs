@@ -124,7 +124,8 @@ impl Posterior {
     }
 }
 
-fn softmax(logits: &[f32]) -> Vec<f64> {
+/// Class probabilities from the network's outputs for one row.
+pub(crate) fn softmax(logits: &[f32]) -> Vec<f64> {
     let most = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
     let powers: Vec<f64> = logits.iter().map(|f| f64::from(f - most).exp()).collect();
     let sum: f64 = powers.iter().sum();

@@ -43,7 +43,7 @@ pub struct Predictions {
 /// The table needs the input columns of the run; others are passed over, and the target is only
 /// compared with.
 pub fn predict(info: &RunInfo, posterior: &Posterior, table: &Table) -> Result<Predictions> {
-    let schema = &info.schema;
+    let schema = &info.table()?.schema;
     let names = schema.encoding.names();
     check_columns(table, &names)?;
     let missing = table.missing_in(&names);
@@ -275,6 +275,7 @@ mod tests {
     use crate::data::table::{Column, Values};
     use crate::data::{Bundle, Task};
     use crate::experiment::build_network;
+    use crate::run::{Inputs, TableInputs};
     use crate::train::Snapshot;
 
     /// A linear model on two simulated columns of which both weights are `weights`, per member.
@@ -297,11 +298,10 @@ mod tests {
             thinfer: String::new(),
             config,
             network,
-            schema,
-            groups: data.groups,
-            names: data.names,
+            inputs: Inputs::Table(TableInputs { schema, groups: data.groups, names: data.names }),
             rows: (1, 1, 1),
             data_fingerprint: 0,
+            device: "cpu".into(),
             cores: 1,
             platform: String::new(),
             notes: Vec::new(),

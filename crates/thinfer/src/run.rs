@@ -6,16 +6,19 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
-use thinfer_engine::{Dataset, Network};
+use thinfer_engine::augment::Augment;
+use thinfer_engine::{Dataset, Network, Shape};
 
 use crate::config::Config;
 use crate::data::table::{available_memory, check_memory};
-use crate::data::{Bundle, Schema};
+use crate::data::{Bundle, ImageData, Schema};
 use crate::error::{Error, Result};
-use crate::experiment::{build_network, chain_specs};
+use crate::experiment::{Problem, ProblemInputs, build_network, chain_specs};
 use crate::posterior::Posterior;
 use crate::train::container::write_whole;
-use crate::train::{ChainResult, ChainSpec, Device, Observer, Setting, load_results, run_chains};
+use crate::train::{
+    ChainResult, ChainSpec, Device, Examples, Observer, Setting, load_results, run_chains,
+};
 
 /// What to do when the folder is already there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,16 +40,16 @@ pub struct RunInfo {
     pub config: Config,
     /// The network.
     pub network: Network,
-    /// How inputs and target are encoded.
-    pub schema: Schema,
-    /// The variable that each input column belongs to.
-    pub groups: Vec<usize>,
-    /// The names of the variables.
-    pub names: Vec<String>,
+    /// What a row is.
+    #[serde(flatten)]
+    pub inputs: Inputs,
     /// Rows of the three parts.
     pub rows: (usize, usize, usize),
     /// A number that changes with the training data.
     pub data_fingerprint: u32,
+    /// Where the run was started: `cpu`, or a GPU by number and name.
+    #[serde(default = "cpu")]
+    pub device: String,
     /// Cores of the machine.
     pub cores: usize,
     /// Operating system and processor family.
@@ -55,7 +58,128 @@ pub struct RunInfo {
     pub notes: Vec<String>,
 }
 
-/// A finished or reopened run.
+const NOT_A_TABLE: &str = "the run was trained on images, not on a table";
+
+fn cpu() -> String {
+    "cpu".to_owned()
+}
+
+/// What a row of the data is.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Inputs {
+    /// Columns of a table.
+    Table(TableInputs),
+    /// Pixels.
+    Images(ImageInputs),
+}
+
+/// How the columns of a table become inputs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TableInputs {
+    /// How inputs and target are encoded.
+    pub schema: Schema,
+    /// The variable that each input column belongs to.
+    pub groups: Vec<usize>,
+    /// The names of the variables.
+    pub names: Vec<String>,
+}
+
+/// How images become inputs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ImageInputs {
+    /// The shape of one.
+    pub shape: Shape,
+    /// The names of the classes.
+    pub classes: Vec<String>,
+    /// What is subtracted from each channel.
+    pub mean: Vec<f32>,
+    /// What each channel is divided by after that.
+    pub sd: Vec<f32>,
+}
+
+impl RunInfo {
+    /// How a table becomes inputs, or that this run has images.
+    pub fn table(&self) -> Result<&TableInputs> {
+        match &self.inputs {
+            Inputs::Table(table) => Ok(table),
+            Inputs::Images(_) => Err(Error::Data(NOT_A_TABLE.into())),
+        }
+    }
+
+    /// How images become inputs, or that this run has a table.
+    pub fn images(&self) -> Result<&ImageInputs> {
+        match &self.inputs {
+            Inputs::Images(images) => Ok(images),
+            Inputs::Table(_) => {
+                Err(Error::Data("the run was trained on a table, not on images".into()))
+            }
+        }
+    }
+}
+
+impl ImageInputs {
+    /// How an image of a test set becomes inputs.
+    pub fn augment(&self) -> Result<Augment> {
+        Ok(Augment::new(self.shape, 0, false, &self.mean, &self.sd)?)
+    }
+}
+
+/// A finished or reopened run on a table or on images.
+pub enum Trained {
+    /// On a table.
+    Table(Run),
+    /// On images.
+    Images(ImageRun),
+}
+
+impl Trained {
+    /// What the run says about itself.
+    pub fn info(&self) -> &RunInfo {
+        match self {
+            Trained::Table(run) => &run.info,
+            Trained::Images(run) => &run.info,
+        }
+    }
+
+    /// How long this call trained.
+    pub fn seconds(&self) -> f64 {
+        match self {
+            Trained::Table(run) => run.seconds,
+            Trained::Images(run) => run.seconds,
+        }
+    }
+
+    /// The run on a table, or that it was one on images.
+    pub fn table(self) -> Result<Run> {
+        match self {
+            Trained::Table(run) => Ok(run),
+            Trained::Images(_) => Err(Error::Data(NOT_A_TABLE.into())),
+        }
+    }
+
+    /// What its chains found.
+    pub fn results(&self) -> &[ChainResult] {
+        match self {
+            Trained::Table(run) => &run.results,
+            Trained::Images(run) => &run.results,
+        }
+    }
+}
+
+/// A finished or reopened run on images.
+pub struct ImageRun {
+    /// What it says about itself.
+    pub info: RunInfo,
+    /// Its data.
+    pub data: ImageData,
+    /// What its chains found.
+    pub results: Vec<ChainResult>,
+    /// How long this call trained.
+    pub seconds: f64,
+}
+
+/// A finished or reopened run on a table.
 pub struct Run {
     /// What it says about itself.
     pub info: RunInfo,
@@ -85,17 +209,63 @@ pub struct Control<'a> {
     pub observer: &'a dyn Observer,
     /// Where to compute.
     pub device: Device,
+    /// The same in words.
+    pub device_name: &'a str,
+}
+
+/// Data of either kind.
+enum Data {
+    Table(Bundle),
+    Images(ImageData),
+}
+
+impl Data {
+    fn load(config: &Config) -> Result<Self> {
+        Ok(if config.data.kind.is_images() {
+            Data::Images(ImageData::load(config)?)
+        } else {
+            Data::Table(Bundle::load(config)?)
+        })
+    }
+
+    fn problem(&self) -> Problem<'_> {
+        match self {
+            Data::Table(data) => data.into(),
+            Data::Images(data) => data.into(),
+        }
+    }
+
+    fn examples(&self) -> Examples<'_> {
+        match self {
+            Data::Table(data) => (&data.train).into(),
+            Data::Images(data) => data.into(),
+        }
+    }
+
+    fn notes(&self) -> &[String] {
+        match self {
+            Data::Table(data) => &data.notes,
+            Data::Images(data) => &data.notes,
+        }
+    }
+
+    fn with(self, info: RunInfo, results: Vec<ChainResult>, seconds: f64) -> Trained {
+        match self {
+            Data::Table(data) => Trained::Table(Run { info, data, results, seconds }),
+            Data::Images(data) => Trained::Images(ImageRun { info, data, results, seconds }),
+        }
+    }
 }
 
 /// Trains what a configuration asks for, in a folder.
-pub fn train(config: &Config, folder: &Path, mode: Mode, control: &Control<'_>) -> Result<Run> {
+pub fn train(config: &Config, folder: &Path, mode: Mode, control: &Control<'_>) -> Result<Trained> {
     let going_on = prepare(folder, mode)?;
-    let data = Bundle::load(config)?;
-    let specs = chain_specs(config, &data)?;
+    let data = Data::load(config)?;
+    let specs = chain_specs(config, data.problem())?;
     let bytes = check_plan(&specs, config)?;
-    let info = describe(config, &data)?;
+    let info = describe(config, &data, &specs, control)?;
     control.observer.begins(&info, bytes + data_bytes(&data));
-    data.notes.iter().for_each(|note| control.observer.notice(note));
+    data.notes().iter().for_each(|note| control.observer.notice(note));
     if going_on {
         let before = read_info(folder)?;
         if before.config.fingerprint()? != config.fingerprint()? {
@@ -108,6 +278,12 @@ pub fn train(config: &Config, folder: &Path, mode: Mode, control: &Control<'_>) 
             return Err(Error::store(
                 folder,
                 "the training data changed since the run was started; restore it, or start again with --force",
+            ));
+        }
+        if before.device != info.device {
+            control.observer.notice(&format!(
+                "the run was started on {} and goes on on {}: from here on its numbers agree with the ones it would have had to rounding, not to the last bit",
+                before.device, info.device
             ));
         }
     } else {
@@ -130,23 +306,23 @@ pub fn train(config: &Config, folder: &Path, mode: Mode, control: &Control<'_>) 
         threads: 0,
         device: control.device,
     };
-    let results = run_chains(specs, &data.train, &setting)?;
+    let results = run_chains(specs, data.examples(), &setting)?;
     write_whole(&folder.join("history.csv"), history_csv(&results).as_bytes())?;
-    Ok(Run { info, data, results, seconds: started.elapsed().as_secs_f64() })
+    Ok(data.with(info, results, started.elapsed().as_secs_f64()))
 }
 
 /// Opens a run to look at it; what it has so far is enough.
-pub fn open(folder: &Path, observer: &dyn Observer) -> Result<Run> {
+pub fn open(folder: &Path, observer: &dyn Observer) -> Result<Trained> {
     let info = read_info(folder)?;
-    let data = Bundle::load(&info.config)?;
-    if data.fingerprint != info.data_fingerprint {
+    let data = Data::load(&info.config)?;
+    if data.problem().fingerprint != info.data_fingerprint {
         return Err(Error::store(
             folder,
             "the data that the run was trained on has changed; restore it to look at this run",
         ));
     }
-    let results = load_results(chain_specs(&info.config, &data)?, folder, observer)?;
-    Ok(Run { info, data, results, seconds: 0.0 })
+    let results = load_results(chain_specs(&info.config, data.problem())?, folder, observer)?;
+    Ok(data.with(info, results, 0.0))
 }
 
 /// Opens only the posterior of a run: its training data is not needed.
@@ -161,14 +337,17 @@ pub fn open_posterior(folder: &Path, observer: &dyn Observer) -> Result<(RunInfo
 
 /// Chains that can be loaded but not trained, made without the data.
 fn bare_specs(info: &RunInfo) -> Result<Vec<ChainSpec>> {
-    let data = Bundle::stand_in(
-        &info.schema,
-        &info.groups,
-        &info.names,
-        info.rows.0,
-        info.data_fingerprint,
-    )?;
-    chain_specs(&info.config, &data)
+    let (train_rows, fingerprint) = (info.rows.0, info.data_fingerprint);
+    match &info.inputs {
+        Inputs::Table(TableInputs { schema, groups, names }) => {
+            let data = Bundle::stand_in(schema, groups, names, train_rows, fingerprint)?;
+            chain_specs(&info.config, &data)
+        }
+        Inputs::Images(ImageInputs { shape, classes, .. }) => {
+            let inputs = ProblemInputs::Image { shape: *shape, classes: classes.len() };
+            chain_specs(&info.config, Problem { train_rows, fingerprint, inputs })
+        }
+    }
 }
 
 /// Decides about a folder; true when a run in it goes on.
@@ -215,9 +394,15 @@ fn remove_run(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-fn data_bytes(data: &Bundle) -> u64 {
+fn data_bytes(data: &Data) -> u64 {
     let numbers = |part: &Dataset| part.inputs().len() + part.targets().len();
-    4 * [&data.train, &data.validation, &data.test].map(numbers).iter().sum::<usize>() as u64
+    match data {
+        Data::Table(data) => {
+            4 * [&data.train, &data.validation, &data.test].map(numbers).iter().sum::<usize>()
+                as u64
+        }
+        Data::Images(data) => (data.train.held_bytes() + data.test.held_bytes()) as u64,
+    }
 }
 
 /// The memory plan of the chains, in bytes: stops before the run where it does not fit.
@@ -237,19 +422,47 @@ fn check_plan(specs: &[ChainSpec], config: &Config) -> Result<u64> {
     Ok(bytes.unwrap_or_default())
 }
 
-fn describe(config: &Config, data: &Bundle) -> Result<RunInfo> {
+fn describe(
+    config: &Config,
+    data: &Data,
+    specs: &[ChainSpec],
+    control: &Control<'_>,
+) -> Result<RunInfo> {
+    let (inputs, rows) = match data {
+        Data::Table(data) => {
+            let table = TableInputs {
+                schema: data.schema.clone(),
+                groups: data.groups.clone(),
+                names: data.names.clone(),
+            };
+            let rows = (data.train.rows(), data.validation.rows(), data.test.rows());
+            (Inputs::Table(table), rows)
+        }
+        Data::Images(data) => {
+            let images = ImageInputs {
+                shape: data.train.shape(),
+                classes: data.classes.clone(),
+                mean: data.augment.mean().to_vec(),
+                sd: data.augment.sd().to_vec(),
+            };
+            (Inputs::Images(images), (data.train.rows(), 0, data.test.rows()))
+        }
+    };
+    let network = match specs.first() {
+        Some(spec) => spec.network.clone(),
+        None => build_network(config, data.problem())?,
+    };
     Ok(RunInfo {
         thinfer: env!("CARGO_PKG_VERSION").to_owned(),
         config: config.clone(),
-        network: build_network(config, data)?,
-        schema: data.schema.clone(),
-        groups: data.groups.clone(),
-        names: data.names.clone(),
-        rows: (data.train.rows(), data.validation.rows(), data.test.rows()),
-        data_fingerprint: data.fingerprint,
+        network,
+        inputs,
+        rows,
+        data_fingerprint: data.problem().fingerprint,
+        device: control.device_name.to_owned(),
         cores: std::thread::available_parallelism().map_or(1, usize::from),
         platform: format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
-        notes: data.notes.clone(),
+        notes: data.notes().to_vec(),
     })
 }
 
@@ -288,13 +501,13 @@ pub fn write_text(path: &Path, text: &str) -> Result<()> {
 /// The history of all chains as one table.
 fn history_csv(results: &[ChainResult]) -> String {
     let mut text = String::from(
-        "chain,epoch,loss,step_size,temperature,effective_temperature,tau_mean,tau_sd,spike_share,pruned_share,live_inputs,largest_loss,clipped_steps\n",
+        "chain,epoch,loss,step_size,temperature,effective_temperature,tau_mean,tau_sd,spike_share,pruned_share,live_inputs,largest_loss,clipped_steps,sparsity,hard_threshold,test_accuracy,test_nll\n",
     );
     let cell = |value: Option<f64>| value.map_or(String::new(), |v| v.to_string());
     for result in results {
         for r in &result.records {
             text.push_str(&format!(
-                "{},{},{},{},{},{},{},{},{},{},{},{},{}\n",
+                "{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n",
                 result.chain,
                 r.epoch,
                 r.loss,
@@ -307,7 +520,11 @@ fn history_csv(results: &[ChainResult]) -> String {
                 r.pruned_share,
                 r.live_inputs,
                 r.largest_loss,
-                r.clipped_steps
+                r.clipped_steps,
+                r.sparsity,
+                cell(r.hard_threshold),
+                cell(r.test_accuracy),
+                cell(r.test_nll)
             ));
         }
     }
@@ -317,7 +534,18 @@ fn history_csv(results: &[ChainResult]) -> String {
 impl Run {
     /// The posterior: samples that share their chain's final mask.
     pub fn posterior(&self) -> Posterior {
-        let members = self.results.iter().flat_map(|r| r.snapshots.clone()).collect();
-        Posterior { network: self.info.network.clone(), members }.sharing_final_mask()
+        posterior_of(&self.info, &self.results)
     }
+}
+
+impl ImageRun {
+    /// The posterior: samples that share their chain's final mask.
+    pub fn posterior(&self) -> Posterior {
+        posterior_of(&self.info, &self.results)
+    }
+}
+
+fn posterior_of(info: &RunInfo, results: &[ChainResult]) -> Posterior {
+    let members = results.iter().flat_map(|r| r.snapshots.clone()).collect();
+    Posterior { network: info.network.clone(), members }.sharing_final_mask()
 }

@@ -59,7 +59,8 @@ pub fn cpu() -> Result<Vec<Check>> {
 /// method, and a batch of images.
 pub fn cuda(gpu: &Arc<Gpu>) -> Result<Vec<Check>> {
     let networks = thinfer_engine::cuda::selftest(gpu)?;
-    let checks = [networks, compare::methods(gpu)?, compare::images(gpu)?];
+    let checks =
+        [networks, compare::methods(gpu)?, compare::images(gpu)?, compare::image_runs(gpu)?];
     Ok(checks.into_iter().flatten().map(Check::from).collect())
 }
 

@@ -34,7 +34,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<()> {
         output::check_free(out, args.force)?;
     }
     let (info, posterior) = run_folder::open_posterior(&args.run, context)?;
-    let table = Table::read_with(&args.input, &info.schema.encoding.read_options())?;
+    let table = Table::read_with(&args.input, &info.table()?.schema.encoding.read_options())?;
     let predictions = predict(&info, &posterior, &table)?;
     predictions.notes.iter().for_each(|note| context.notice(note));
     if let Some(out) = &args.out {

@@ -2,8 +2,9 @@ use std::path::PathBuf;
 
 use serde_json::json;
 
-use super::train::write_report;
 use crate::context::Context;
+use crate::device::DeviceArgs;
+use crate::worth::Worth;
 use crate::{output, run_folder};
 
 /// Write a report of a run: one HTML file that needs nothing else
@@ -21,15 +22,20 @@ pub(crate) struct Args {
     /// Replace FILE
     #[arg(long)]
     force: bool,
+    #[command(flatten)]
+    device: DeviceArgs,
 }
 
 pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<()> {
     if let Some(out) = &args.out {
         output::check_free(out, args.force)?;
     }
-    let (run, evaluation) = run_folder::open(&args.run, context)?;
+    let chosen = args.device.choose()?;
+    let run = run_folder::open(&args.run, context)?;
     let path = args.out.clone().unwrap_or_else(|| args.run.join("report.html"));
-    write_report(&run, &evaluation, &path)?;
+    if let Some(page) = Worth::of(&run, &chosen)?.report(&run)? {
+        thinfer::run::write_text(&path, &page)?;
+    }
     let shown = path.display().to_string();
     let json = json!({ "run": args.run.display().to_string(), "report": shown });
     context.result(&json, || shown.clone())

@@ -2,12 +2,12 @@ use std::path::{Path, PathBuf};
 
 use serde_json::json;
 use thinfer::config::Config;
-use thinfer::evaluate::{Evaluation, evaluate};
-use thinfer::run::{self, Control, Mode, Run};
+use thinfer::run::{self, Control, Mode};
 
 use crate::context::Context;
 use crate::device::DeviceArgs;
 use crate::progress::Progress;
+use crate::worth::Worth;
 use crate::{interrupt, summary};
 
 /// Train and prune a network, from one configuration file
@@ -49,7 +49,8 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<()> {
     let chosen = args.device.choose()?;
     let stop = interrupt::stop_flag(context)?;
     let progress = Progress::new(context, &chosen);
-    let control = Control { stop, observer: &progress, device: chosen.device };
+    let name = chosen.to_string();
+    let control = Control { stop, observer: &progress, device: chosen.device, device_name: &name };
     let trained = run::train(&config, &folder, mode, &control);
     progress.finish();
     let run = trained.map_err(|error| {
@@ -57,29 +58,23 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<()> {
             format!("interrupted after a checkpoint; go on with `{}`", args.resuming(&folder))
         })
     })?;
-    let evaluation = evaluate(&run.info.network, &run.data, &run.results)?;
-
+    let worth = Worth::of(&run, &chosen)?;
+    let evaluation = worth.json()?;
     let evaluation_path = folder.join("evaluation.json");
     run::write_json(&evaluation_path, &evaluation)?;
     let report_path = folder.join("report.html");
-    write_report(&run, &evaluation, &report_path)?;
-
+    if let Some(page) = worth.report(&run)? {
+        run::write_text(&report_path, &page)?;
+    }
     let files = json!({
         "evaluation": evaluation_path.display().to_string(),
         "report": report_path.display().to_string(),
     });
-    let extra = [("seconds", json!(run.seconds)), ("files", files)];
-    context.result(&summary::to_json(&folder, &evaluation, &extra)?, || {
-        summary::to_text(&evaluation, Some(run.seconds))
+    let extra = [("seconds", json!(run.seconds())), ("files", files)];
+    context.result(&summary::to_json(&folder, evaluation, &extra), || {
+        worth.text(Some(run.seconds()))
     })?;
     context.say(&format!("wrote {} and {}", evaluation_path.display(), report_path.display()));
-    Ok(())
-}
-
-/// Writes the report of a run.
-pub(super) fn write_report(run: &Run, evaluation: &Evaluation, path: &Path) -> anyhow::Result<()> {
-    let page = thinfer::report::html(run, evaluation)?;
-    run::write_text(path, &page)?;
     Ok(())
 }
 

@@ -4,6 +4,7 @@ use cudarc::driver::CudaSlice;
 
 use super::Precision;
 use super::context::{Gpu, Value};
+use super::error::Named;
 use crate::augment::{self, Augment};
 use crate::dataset::Dataset;
 use crate::error::EngineError;
@@ -24,6 +25,27 @@ pub enum Source<'a> {
         /// How a batch is made of them.
         augment: &'a Augment,
     },
+    /// Images that come and go: the device holds `slots` of them at a time, and row `i` of an epoch
+    /// lies in slot `i % slots` when its step begins.
+    Ring {
+        /// Images of an epoch.
+        rows: usize,
+        /// Images on the device.
+        slots: usize,
+        /// How a batch is made of them.
+        augment: &'a Augment,
+    },
+}
+
+impl Source<'_> {
+    /// Rows of an epoch.
+    pub fn rows(&self) -> usize {
+        match self {
+            Source::Table(data) => data.rows(),
+            Source::Images { classes, .. } => classes.len(),
+            Source::Ring { rows, .. } => *rows,
+        }
+    }
 }
 
 /// The data set on the device.
@@ -86,7 +108,37 @@ impl Batches {
                 let kind = Kind::Images(augment.clone());
                 Ok(Self { inputs: gpu.upload(bytes)?, targets: gpu.upload(classes)?, kind, low })
             }
+            Source::Ring { slots, augment, .. } => {
+                size("an image", augment.shape().len(), network.input_len())?;
+                size("a row of targets", 1, width)?;
+                let kind = Kind::Images(augment.clone());
+                let inputs = gpu.zeros(slots * augment.shape().len())?;
+                Ok(Self { inputs, targets: gpu.zeros(slots)?, kind, low })
+            }
         }
+    }
+
+    /// Replaces the images from slot `first` on.
+    pub(crate) fn fill(
+        &mut self,
+        gpu: &Gpu,
+        first: usize,
+        bytes: &[u8],
+        classes: &[u32],
+    ) -> Result<(), EngineError> {
+        let Kind::Images(augment) = &self.kind else {
+            return Err(EngineError::Size { what: "the images", got: classes.len(), expected: 0 });
+        };
+        let len = augment.shape().len();
+        if bytes.len() != classes.len() * len || first + classes.len() > self.targets.len() {
+            let (got, expected) = (classes.len(), self.targets.len().saturating_sub(first));
+            return Err(EngineError::Size { what: "the images", got, expected });
+        }
+        let mut images = self.inputs.slice_mut(first * len..first * len + bytes.len());
+        gpu.stream.memcpy_htod(bytes, &mut images).named("cuMemcpyHtoD")?;
+        let mut targets = self.targets.slice_mut(first..first + classes.len());
+        gpu.stream.memcpy_htod(classes, &mut targets).named("cuMemcpyHtoD")?;
+        gpu.wait()
     }
 
     /// Puts the making of one batch on the stream.

@@ -285,6 +285,30 @@ impl Gpu {
         Ok(copy)
     }
 
+    /// Copies the start of a device buffer to the host.
+    pub(crate) fn read<T: DeviceRepr>(
+        &self,
+        from: &CudaSlice<T>,
+        into: &mut [T],
+    ) -> Result<(), EngineError> {
+        self.read_from(from, 0, into)
+    }
+
+    /// Copies a part of a device buffer to the host.
+    pub(crate) fn read_from<T: DeviceRepr>(
+        &self,
+        from: &CudaSlice<T>,
+        first: usize,
+        into: &mut [T],
+    ) -> Result<(), EngineError> {
+        if into.is_empty() {
+            return Ok(());
+        }
+        let part = from.slice(first..first + into.len());
+        self.stream.memcpy_dtoh(&part, into).named("cuMemcpyDtoH")?;
+        self.wait()
+    }
+
     /// The address of a buffer, for kernels and libraries.
     pub(crate) fn address<T>(&self, of: &CudaSlice<T>) -> u64 {
         of.device_ptr(&self.stream).0

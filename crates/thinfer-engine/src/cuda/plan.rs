@@ -197,6 +197,18 @@ impl CudaPlan {
         self.gpu.address(&self.arena) + self.output as u64
     }
 
+    /// Puts a copy of the output into `to`, `first` bytes in, on the stream.
+    pub(crate) fn copy_output(
+        &self,
+        to: &mut CudaSlice<u8>,
+        first: usize,
+    ) -> Result<(), EngineError> {
+        let bytes = self.outputs * 4;
+        let from = self.arena.slice(self.output..self.output + bytes);
+        let mut to = to.slice_mut(first..first + bytes);
+        self.gpu.stream.memcpy_dtod(&from, &mut to).named("cuMemcpyDtoD")
+    }
+
     /// Waits and copies the output to the host.
     pub fn read_output(&self) -> Result<Vec<f32>, EngineError> {
         let bytes = self.outputs * 4;

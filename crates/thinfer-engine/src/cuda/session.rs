@@ -17,11 +17,12 @@ use crate::joined;
 use crate::network::Network;
 use crate::noise::CUDA_SOURCE;
 
-const LOWER: Kernel = kernel(joined!(CUDA_SOURCE, include_str!("kernels/lower.cu")), "lower");
+pub(super) const LOWER: Kernel =
+    kernel(joined!(CUDA_SOURCE, include_str!("kernels/lower.cu")), "lower");
 const CLIP_SOURCE: &str = joined!(CUDA_SOURCE, include_str!("kernels/clip.cu"));
 const CLIP_PARTIAL: Kernel = kernel(CLIP_SOURCE, "clip_partial");
 const CLIP_FACTOR: Kernel = kernel(CLIP_SOURCE, "clip_factor");
-const ADVANCE: Kernel = kernel(include_str!("kernels/advance.cu"), "advance");
+pub(super) const ADVANCE: Kernel = kernel(include_str!("kernels/advance.cu"), "advance");
 
 const fn kernel(source: &'static str, entry: &'static str) -> Kernel {
     Kernel { source, entry, defines: &[] }
@@ -113,10 +114,7 @@ impl Session {
         source: Source<'_>,
         options: PlanOptions,
     ) -> Result<Self, EngineError> {
-        let rows = match source {
-            Source::Table(data) => data.rows(),
-            Source::Images { classes, .. } => classes.len(),
-        };
+        let rows = source.rows();
         let n = arena.len();
         let low = options.precision == Precision::Bf16;
         let steps = rows.div_ceil(options.batch);
@@ -182,19 +180,54 @@ impl Session {
         self.gpu.wait()
     }
 
+    /// Copies weights and marks alone to the device: what pruning between epochs changes.
+    pub fn push_weights(&mut self, arena: &Arena) -> Result<(), EngineError> {
+        self.gpu.write(&mut self.weights, arena.weights())?;
+        self.gpu.write(&mut self.marks, arena.marks())?;
+        if self.low.is_some() {
+            self.launch_pass(&LOWER, 0, 0)?;
+        }
+        self.gpu.wait()
+    }
+
     /// Copies weights, state and statistics back. Marks do not change on the device.
     pub fn pull(&self, arena: &mut Arena) -> Result<(), EngineError> {
-        arena.set_weights(&self.gpu.download(&self.weights)?)?;
+        self.pull_weights(arena)?;
+        self.pull_state(arena)
+    }
+
+    /// Copies weights and statistics back.
+    pub fn pull_weights(&self, arena: &mut Arena) -> Result<(), EngineError> {
+        let (weights, stats) = arena.trained_mut();
+        self.gpu.read(&self.weights, weights)?;
+        self.gpu.read(&self.stats, stats)
+    }
+
+    /// Copies back what only the method reads: its state, and what the network last read where that
+    /// is a copy.
+    pub fn pull_state(&self, arena: &mut Arena) -> Result<(), EngineError> {
         for (at, state) in self.state.iter().enumerate() {
-            arena.set_state(at, &self.gpu.download(state)?)?;
+            self.gpu.read(state, arena.state_mut(at))?;
         }
-        if let Some(forward) = &self.forward {
-            arena.set_forward(&self.gpu.download(forward)?)?;
-        }
-        if !arena.stats().is_empty() {
-            arena.set_stats(&self.gpu.download(&self.stats)?)?;
+        if let (Some(from), Some(to)) = (&self.forward, arena.forward_mut()) {
+            self.gpu.read(from, to)?;
         }
         Ok(())
+    }
+
+    /// Puts images into the slots from `first` on, for a [`Source::Ring`].
+    pub fn fill(&mut self, first: usize, bytes: &[u8], classes: &[u32]) -> Result<(), EngineError> {
+        self.batches.fill(&self.gpu, first, bytes, classes)
+    }
+
+    /// Where the network's weights, their bf16 copy and the running statistics lie.
+    pub(crate) fn weights_at(&self) -> [u64; 3] {
+        let gpu = &self.gpu;
+        [
+            gpu.address(self.forward.as_ref().unwrap_or(&self.weights)),
+            self.low.as_ref().map_or(0, |low| gpu.address(low)),
+            gpu.address(&self.stats),
+        ]
     }
 
     /// The gradient of the last step, for comparisons.

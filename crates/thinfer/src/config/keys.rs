@@ -159,7 +159,7 @@ const PLAIN: &[Key] = &[
     key(
         "model.name",
         Kind::Text,
-        "mlp, or an image network: lenet, resnet18-cifar, resnet34-cifar, resnet18, resnet34, resnet50, wrn-DEPTH-WIDTH",
+        "mlp, or an image network: convnet, lenet, resnet18-cifar, resnet34-cifar, resnet18, resnet34, resnet50, wrn-DEPTH-WIDTH",
     ),
     key(
         "model.label_smoothing",

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
+use thinfer_engine::cuda::Precision;
 use toml::{Table, Value};
 
 use crate::data::simulate::{Example, Variant};
@@ -269,6 +270,16 @@ pub enum PrecisionName {
     Bf16,
     Tf32,
     F32,
+}
+
+impl From<PrecisionName> for Precision {
+    fn from(name: PrecisionName) -> Self {
+        match name {
+            PrecisionName::Bf16 => Precision::Bf16,
+            PrecisionName::Tf32 => Precision::Tf32,
+            PrecisionName::F32 => Precision::F32,
+        }
+    }
 }
 
 impl Config {

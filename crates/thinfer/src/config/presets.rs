@@ -82,7 +82,7 @@ train.checkpoint_seconds = 30.0
 // The paper's settings for CIFAR (methods 2.4 and 3.3), and λ₁, λ₂, wd₀ and the warm-up of a run that
 // reached 89 % sparsity; the paper does not print its own.
 const IMAGES: &str = r#"
-model.name = "lenet"
+model.name = "convnet"
 prior.group = "kernel"
 prior.weight_decay = 5e-4
 prior.spike_decay = 2e-3

@@ -264,9 +264,6 @@ fn step_by_rule(
 /// Elements whose noise is made at once: one tile of [`Key::normals`].
 const PIECE: usize = 128;
 
-/// Weights whose numbers for the log are summed by one task.
-const PIECE_OF_SUM: usize = 1 << 16;
-
 /// The whole update as one pass: noise of this and the last step is made on the fly.
 pub(crate) struct Update {
     pub(crate) coeffs: Coeffs,
@@ -347,9 +344,9 @@ impl Sghmc {
 
     pub(crate) fn vitals_with(&self, arena: &Arena, tick: Tick, spike_decay: f64) -> Vitals {
         let coeffs = self.coeffs(tick, spike_decay, false);
-        let mean = live_mean(arena, |t| f64::from(t.value));
-        let variance = live_mean(arena, |t| (f64::from(t.value) - mean).powi(2));
-        let temperature = live_mean(arena, |t| coeffs.effective_temperature(t));
+        let mean = live_mean(arena, |tau| f64::from(tau.value));
+        let variance = live_mean(arena, |tau| (f64::from(tau.value) - mean).powi(2));
+        let temperature = live_mean(arena, |tau| coeffs.effective_temperature(tau));
         Vitals {
             effective_temperature: Some(temperature),
             tau: Some((mean, variance.sqrt())),
@@ -358,28 +355,30 @@ impl Sghmc {
     }
 }
 
-/// The mean of `f` over the weights that are kept. It is summed in fixed pieces, so it does not depend
-/// on the number of threads.
-fn live_mean(arena: &Arena, f: impl Fn(Tau) -> f64 + Sync) -> f64 {
-    let sum_of = |(rho, marks): (&[f32], &[u8])| {
-        let (mut sum, mut n) = (0.0, 0usize);
-        let mut values = [0.0; PIECE];
-        for (rho, marks) in rho.chunks(PIECE).zip(marks.chunks(PIECE)) {
-            vectorize(
-                #[inline(always)]
-                || values.iter_mut().zip(rho).for_each(|(v, rho)| *v = f(Tau::from_rho(*rho))),
-            );
-            for (value, _) in values.iter().zip(marks).filter(|(_, mark)| **mark & KEEP != 0) {
-                sum += value;
-                n += 1;
+/// Weights that one task looks at; sums over them are added in order, so that the result does not
+/// depend on the number of threads.
+const LOOKED_AT: usize = 1 << 16;
+
+/// The mean of a function of τ over the weights that are not pruned.
+fn live_mean(arena: &Arena, value: impl Fn(Tau) -> f64 + Sync) -> f64 {
+    let pieces = arena.state(RHO).par_chunks(LOOKED_AT).zip(arena.marks().par_chunks(LOOKED_AT));
+    let sums: Vec<(f64, usize)> = pieces
+        .map(|(rho, marks)| {
+            let (mut sum, mut n, mut values) = (0.0, 0, [0.0; PIECE]);
+            for (rho, marks) in rho.chunks(PIECE).zip(marks.chunks(PIECE)) {
+                vectorize(
+                    #[inline(always)]
+                    || values.iter_mut().zip(rho).for_each(|(v, r)| *v = value(Tau::from_rho(*r))),
+                );
+                for (value, _) in values.iter().zip(marks).filter(|(_, mark)| **mark & KEEP != 0) {
+                    sum += value;
+                    n += 1;
+                }
             }
-        }
-        (sum, n)
-    };
-    let rho = arena.state(RHO).par_chunks(PIECE_OF_SUM);
-    let pieces: Vec<(f64, usize)> =
-        rho.zip(arena.marks().par_chunks(PIECE_OF_SUM)).map(sum_of).collect();
-    let (sum, n) = pieces.iter().fold((0.0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
+            (sum, n)
+        })
+        .collect();
+    let (sum, n) = sums.iter().fold((0.0, 0), |(sum, n), part| (sum + part.0, n + part.1));
     sum / n.max(1) as f64
 }
 

@@ -60,8 +60,9 @@ mod tests {
         let settings: Vec<String> = settings.into_iter().map(str::to_owned).collect();
         let config = Config::parse("", &settings).unwrap();
         let stop = AtomicBool::new(false);
-        let control = Control { stop: &stop, observer: &Silent, device: Device::Cpu };
-        let run = train(&config, folder, Mode::New, &control).unwrap();
+        let control =
+            Control { stop: &stop, observer: &Silent, device: Device::Cpu, device_name: "cpu" };
+        let run = train(&config, folder, Mode::New, &control).unwrap().table().unwrap();
         let evaluation = evaluate(&run.info.network, &run.data, &run.results).unwrap();
         (run, evaluation)
     }

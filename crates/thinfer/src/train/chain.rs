@@ -3,17 +3,26 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
+use thinfer_engine::cuda::Precision;
 use thinfer_engine::noise::{Key, Stream};
-use thinfer_engine::{Arena, Dataset, Network};
+use thinfer_engine::{Arena, Network, Role};
 
 use super::container::{self, Container};
 use super::device::{CudaChain, OnCuda};
+use super::examples::{Examples, image_rows};
 use super::gradient::GradientPlan;
+use crate::data::{ImageData, View};
 use crate::error::{Error, Result};
-use crate::methods::{Method, Rates, Tick, initialize};
+use crate::images::Classifier;
+use crate::methods::{Method, Rates, Tick, Vitals, initialize};
+use crate::metrics;
 use crate::prune::KEEP;
 use crate::schedule::{Clock, Schedule};
+
+/// Every how many epochs a GPU run looks at what the method keeps.
+const STATE_EVERY: usize = 10;
 
 /// The four schedules of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -61,6 +70,10 @@ pub struct ChainSpec {
     pub sample_epochs: Vec<usize>,
     /// Every how many epochs a record is made.
     pub record_every: usize,
+    /// Every how many epochs the test images are scored.
+    pub evaluate_every: usize,
+    /// The arithmetic on a GPU.
+    pub precision: Precision,
     /// What the run is, so that a checkpoint of another one is not mistaken for its own.
     pub fingerprint: u32,
 }
@@ -95,6 +108,9 @@ pub struct Record {
     /// The share of all parameters that are pruned.
     #[serde(default)]
     pub sparsity: f64,
+    /// λ₂ in force.
+    #[serde(default)]
+    pub hard_threshold: Option<f64>,
     /// The share of test images that the weights of this epoch get right.
     #[serde(default)]
     pub test_accuracy: Option<f64>,
@@ -133,8 +149,11 @@ impl Snapshot {
 pub struct Chain {
     spec: ChainSpec,
     arena: Arena,
-    plan: GradientPlan,
+    /// Made with the first step that the cores do.
+    plan: Option<GradientPlan>,
     cuda: Option<CudaChain>,
+    /// Scores test images; made when first needed.
+    judge: Option<Classifier>,
     step: u64,
     order: Vec<u32>,
     loss_sum: f64,
@@ -164,12 +183,12 @@ impl Chain {
         initialize(&mut arena, spec.network.loss(), spec.seed, spec.chain)?;
         let key = Key::new(spec.seed, spec.chain, Stream::Sampler);
         spec.method.start(&mut arena, key)?;
-        let plan = GradientPlan::new(&spec.network, spec.batch)?;
         Ok(Self {
             spec,
             arena,
-            plan,
+            plan: None,
             cuda: None,
+            judge: None,
             step: 0,
             order: Vec::new(),
             loss_sum: 0.0,
@@ -217,7 +236,8 @@ impl Chain {
 
     /// Bytes held by buffers and plans.
     pub fn bytes(&self) -> usize {
-        self.arena.method_bytes() + self.arena.work_bytes() + self.plan.bytes()
+        let plan = self.plan.as_ref().map_or(0, GradientPlan::bytes);
+        self.arena.method_bytes() + self.arena.work_bytes() + plan
     }
 
     /// Does the following steps on a GPU.
@@ -231,10 +251,11 @@ impl Chain {
         Tick { step, epoch: clock.epoch(step), rates: self.spec.schedules.at(step, clock) }
     }
 
-    /// Does one step, or on a GPU the rest of an epoch.
-    pub fn advance(&mut self, data: &Dataset) -> Result<()> {
+    /// Does one step, or on a GPU the rest of an epoch or as much of it as is decoded at a time.
+    pub fn advance<'a>(&mut self, data: impl Into<Examples<'a>>) -> Result<()> {
+        let data = data.into();
         if let Some(mut cuda) = self.cuda.take() {
-            let done = self.finish_epoch(&mut cuda, data);
+            let done = self.advance_on(&mut cuda, data);
             self.cuda = Some(cuda);
             return done;
         }
@@ -246,23 +267,36 @@ impl Chain {
             method.epoch(&mut self.arena, tick);
             self.loss_sum = 0.0;
         }
+        if self.plan.is_none() {
+            self.plan = Some(GradientPlan::new(&self.spec.network, self.spec.batch)?);
+        }
+        let Some(plan) = &mut self.plan else { return Ok(()) };
         if batch == 0 || self.order.is_empty() {
             // Also after a resume in the middle of an epoch: both follow from step and masks.
             let key = Key::new(self.spec.seed, self.spec.chain, Stream::Shuffle);
             self.order = key.permutation(epoch as u64, data.rows());
-            if method.masks() {
+            if let (Examples::Table(data), true) = (data, method.masks()) {
                 let live = live_inputs(&self.spec.network, self.arena.marks());
                 if method.drops_for_good(epoch) {
-                    self.plan.keep_columns(data, &live)?;
+                    plan.keep_columns(data, &live)?;
                 } else {
-                    self.plan.read_columns(&live);
+                    plan.read_columns(&live);
                 }
             }
         }
         method.materialize(&mut self.arena, tick);
         let first = batch * self.spec.batch;
         let rows = &self.order[first..(first + self.spec.batch).min(self.order.len())];
-        let loss = self.plan.gradient(&mut self.arena, data, rows)?;
+        let loss = match data {
+            Examples::Table(data) => plan.gradient(&mut self.arena, data, rows)?,
+            Examples::Images(images) => {
+                let key = Key::new(self.spec.seed, self.spec.chain, Stream::Augment);
+                let view = View::Random { key, epoch: epoch as u64 };
+                let made = image_rows(&images.train, &images.augment, view, rows)?;
+                let rows: Vec<u32> = (0..rows.len() as u32).collect();
+                plan.gradient(&mut self.arena, &made, &rows)?
+            }
+        };
         if !loss.is_finite() {
             return Err(self.not_finite("the loss".into(), epoch));
         }
@@ -271,15 +305,16 @@ impl Chain {
         self.loss_sum += loss;
         self.step += 1;
         if clock.batch(self.step) == 0 {
-            self.end_epoch(tick)?;
+            self.end_epoch(tick, data, None)?;
         }
         Ok(())
     }
 
-    fn finish_epoch(&mut self, cuda: &mut CudaChain, data: &Dataset) -> Result<()> {
+    fn advance_on(&mut self, cuda: &mut CudaChain, data: Examples<'_>) -> Result<()> {
         let clock = self.spec.clock;
         let first = clock.batch(self.step);
-        let end = self.step + (clock.steps_per_epoch - first as u64);
+        let rest = clock.steps_per_epoch - first as u64;
+        let end = self.step + rest.min(cuda.steps_at_once(&self.spec, data) as u64);
         let ticks: Vec<Tick> = (self.step..end).map(|step| self.tick(step)).collect();
         let [tick, ..] = ticks[..] else { return Ok(()) };
         if first == 0 {
@@ -294,20 +329,58 @@ impl Chain {
         self.loss_sum += tally.losses.iter().map(|loss| f64::from(*loss)).sum::<f64>();
         self.clipped_steps += tally.clipped;
         self.step = end;
-        self.end_epoch(ticks[ticks.len() - 1])
+        if clock.batch(self.step) == 0 {
+            self.end_epoch(ticks[ticks.len() - 1], data, Some(cuda))?;
+        }
+        Ok(())
     }
 
-    fn end_epoch(&mut self, tick: Tick) -> Result<()> {
-        if let Some(at) = self.arena.weights().iter().position(|w| !w.is_finite()) {
-            let owner = self.arena.table().owner(at).map_or("", |p| p.name.as_str());
-            return Err(self.not_finite(format!("the parameter `{owner}`"), tick.epoch));
+    /// Brings everything that a checkpoint holds to the host.
+    pub fn settle(&mut self) -> Result<()> {
+        match &mut self.cuda {
+            Some(cuda) => cuda.settle(&mut self.arena),
+            None => Ok(()),
         }
-        let (spec, epoch) = (&self.spec, tick.epoch);
-        let loss = self.loss_sum / spec.clock.steps_per_epoch as f64;
+    }
+
+    fn end_epoch(
+        &mut self,
+        tick: Tick,
+        data: Examples<'_>,
+        mut cuda: Option<&mut CudaChain>,
+    ) -> Result<()> {
+        let epoch = tick.epoch;
+        let (epochs, sampled) = (self.spec.clock.epochs, self.spec.sample_epochs.contains(&epoch));
+        let last = epoch + 1 == epochs;
+        // What the method keeps to itself is large and looked at now and then only.
+        let mut state_is_here = true;
+        if let Some(cuda) = cuda.as_deref_mut() {
+            cuda.settle_weights(&mut self.arena)?;
+            state_is_here = (epoch + 1).is_multiple_of(STATE_EVERY) || sampled || last;
+            if state_is_here {
+                cuda.settle(&mut self.arena)?;
+            }
+        }
+        if let Some(at) = self.arena.weights().par_iter().position_first(|w| !w.is_finite()) {
+            let owner = self.arena.table().owner(at).map_or("", |p| p.name.as_str());
+            return Err(self.not_finite(format!("the parameter `{owner}`"), epoch));
+        }
+        let loss = self.loss_sum / self.spec.clock.steps_per_epoch as f64;
         self.largest_loss = self.largest_loss.max(loss);
-        let last = epoch + 1 == spec.clock.epochs;
-        if (epoch + 1).is_multiple_of(spec.record_every) || last {
-            let vitals = spec.method.vitals(&self.arena, tick);
+        if (epoch + 1).is_multiple_of(self.spec.record_every) || last {
+            let judged = match data {
+                Examples::Images(images)
+                    if (epoch + 1).is_multiple_of(self.spec.evaluate_every) || last =>
+                {
+                    Some(self.judge(tick, images, cuda.as_deref())?)
+                }
+                _ => None,
+            };
+            let spec = &self.spec;
+            let mut vitals = spec.method.vitals(&self.arena, tick);
+            if !state_is_here {
+                vitals = Vitals { effective_temperature: None, tau: None, ..vitals };
+            }
             self.records.push(Record {
                 epoch,
                 loss,
@@ -322,22 +395,52 @@ impl Chain {
                 largest_loss: self.largest_loss,
                 clipped_steps: self.clipped_steps,
                 sparsity: sparsity(self.arena.marks()),
-                test_accuracy: None,
-                test_nll: None,
+                hard_threshold: vitals.hard_threshold,
+                test_accuracy: judged.map(|j| j.0),
+                test_nll: judged.map(|j| j.1),
             });
             self.largest_loss = 0.0;
             self.clipped_steps = 0;
         }
-        if spec.sample_epochs.contains(&epoch) {
+        if sampled {
             self.snapshots.push(Snapshot {
-                chain: spec.chain,
+                chain: self.spec.chain,
                 epoch,
-                weights: spec.method.sample(&self.arena, tick),
+                weights: self.spec.method.sample(&self.arena, tick),
                 keep: self.arena.marks().iter().map(|m| m & KEEP).collect(),
                 stats: self.arena.stats().to_vec(),
             });
         }
         Ok(())
+    }
+
+    /// Accuracy and negative log-likelihood of the test images, for the weights as they are.
+    fn judge(
+        &mut self,
+        tick: Tick,
+        images: &ImageData,
+        cuda: Option<&CudaChain>,
+    ) -> Result<(f64, f64)> {
+        if self.judge.is_none() {
+            let on = cuda.map(CudaChain::on);
+            let (network, test) = (&self.spec.network, &images.test);
+            self.judge = Some(Classifier::new(network, test, &images.augment, on)?);
+        }
+        let Some(judge) = &mut self.judge else { return Ok((f64::NAN, f64::NAN)) };
+        // Where the network reads the weights themselves they are already on the device.
+        let session = cuda.and_then(CudaChain::session).filter(|_| !self.arena.has_forward());
+        let guesses = match session {
+            Some(session) => judge.probabilities_in(session)?,
+            None => {
+                let weights = self.spec.method.sample(&self.arena, tick);
+                judge.probabilities(&weights, self.arena.stats())?
+            }
+        };
+        let truth: Vec<f32> = images.test.labels().iter().map(|&label| label as f32).collect();
+        let classes = images.classes.len();
+        let accuracy = metrics::accuracy_from_probabilities(&guesses, classes, &truth);
+        let nll = metrics::negative_log_likelihood_classes(&guesses, classes, &truth);
+        Ok((accuracy.unwrap_or(f64::NAN), nll.unwrap_or(f64::NAN)))
     }
 
     fn not_finite(&self, what: String, epoch: usize) -> Error {
@@ -412,7 +515,8 @@ fn sparsity(marks: &[u8]) -> f64 {
 
 /// The input columns that some kept weight still reads.
 pub fn live_inputs(network: &Network, marks: &[u8]) -> Vec<usize> {
-    let Some(weight) = network.first_weight() else { return (0..network.input_len()).collect() };
+    let first = network.first_weight().filter(|weight| weight.role == Role::LinearWeight);
+    let Some(weight) = first else { return (0..network.input_len()).collect() };
     let columns = weight.shape[1];
     let mut live = vec![false; columns];
     for row in marks[weight.range()].chunks_exact(columns) {

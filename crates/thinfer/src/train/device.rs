@@ -2,11 +2,15 @@
 
 use std::sync::Arc;
 
+use thinfer_engine::Arena;
 use thinfer_engine::cuda::{Gpu, PlanOptions, Precision, Session, Source, StepCalls, Tally};
 use thinfer_engine::noise::{Key, Stream};
-use thinfer_engine::{Arena, Dataset};
 
+use super::Device;
 use super::chain::ChainSpec;
+use super::examples::Examples;
+use crate::config::Config;
+use crate::data::{ImageData, Images, View};
 use crate::error::{Error, Result};
 use crate::methods::Tick;
 
@@ -19,10 +23,35 @@ pub struct OnCuda {
     pub precision: Precision,
 }
 
+impl OnCuda {
+    /// The GPU that `device` names, with the precision of a configuration; none for the CPU.
+    pub fn open(device: Device, config: &Config) -> Result<Option<Self>> {
+        match device {
+            Device::Cpu => Ok(None),
+            Device::Cuda(index) => {
+                let precision = config.train.precision.into();
+                Ok(Some(Self { gpu: Gpu::open(index)?, precision }))
+            }
+        }
+    }
+}
+
+/// Bytes of images that are decoded at a time, where they are not held in memory; the device has
+/// room for twice as many.
+const DECODED: usize = 256 << 20;
+
 /// The device side of one chain.
 pub(crate) struct CudaChain {
     on: OnCuda,
     session: Option<Session>,
+    /// Whether the device has newer weights or a newer state than the host.
+    ahead: Ahead,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Ahead {
+    weights: bool,
+    state: bool,
 }
 
 // SAFETY: any thread may launch and free a CUDA graph as long as it is one at a time, which `&mut`
@@ -35,7 +64,28 @@ impl CudaChain {
         if let Some(reason) = spec.method.needs_host() {
             return Err(Error::Data(reason.to_owned()));
         }
-        Ok(Self { on, session: None })
+        Ok(Self { on, session: None, ahead: Ahead::default() })
+    }
+
+    /// The GPU.
+    pub(crate) fn on(&self) -> &OnCuda {
+        &self.on
+    }
+
+    /// The network in training, once there is one.
+    pub(crate) fn session(&self) -> Option<&Session> {
+        self.session.as_ref()
+    }
+
+    /// How many steps are done in one go: all of an epoch, unless images are decoded on the way.
+    pub(crate) fn steps_at_once(&self, spec: &ChainSpec, data: Examples<'_>) -> usize {
+        match data {
+            Examples::Images(ImageData { train: Images::Streamed(stream), .. }) => {
+                let most = DECODED / (stream.shape().len() * spec.batch).max(1);
+                most.clamp(1, spec.clock.steps_per_epoch as usize)
+            }
+            _ => usize::MAX,
+        }
     }
 
     /// Does the steps of `ticks`, which lie in one epoch and start with its batch `first`.
@@ -43,7 +93,7 @@ impl CudaChain {
         &mut self,
         spec: &ChainSpec,
         arena: &mut Arena,
-        data: &Dataset,
+        data: Examples<'_>,
         first: usize,
         ticks: &[Tick],
     ) -> Result<Tally> {
@@ -54,25 +104,78 @@ impl CudaChain {
             let after = arena.record(|arena| spec.method.update(arena, *tick))?;
             steps.push(StepCalls { before, after });
         }
+        let chunk = self.steps_at_once(spec, data);
+        let touched = arena.take_touched();
         if self.session.is_none() {
-            let options = PlanOptions {
-                batch: spec.batch.min(data.rows()),
-                precision: self.on.precision,
-                // It costs nothing that could be measured, and a resumed run has the same bits.
-                deterministic: true,
-                training: true,
-            };
-            let source = Source::Table(data);
-            let session = Session::new(&self.on.gpu, &spec.network, arena, source, options)?;
+            let mut session = open(&self.on, spec, arena, data, chunk)?;
+            session.push(arena)?;
             self.session = Some(session);
+        } else if touched && let Some(session) = &mut self.session {
+            session.push_weights(arena)?;
         }
         let Some(session) = &mut self.session else { return Ok(Tally::default()) };
         let key = |stream| Key::new(spec.seed, spec.chain, stream);
-        let order = key(Stream::Shuffle).permutation(tick.epoch as u64, data.rows());
+        let mut order = key(Stream::Shuffle).permutation(tick.epoch as u64, data.rows());
+        if let Examples::Images(ImageData { train: Images::Streamed(stream), .. }) = data {
+            let slots = 2 * chunk * spec.batch;
+            let from = first * spec.batch;
+            let rows = &order[from..(from + ticks.len() * spec.batch).min(order.len())];
+            let mut bytes = vec![0; rows.len() * stream.shape().len()];
+            let view = View::Random { key: key(Stream::Augment), epoch: tick.epoch as u64 };
+            stream.fill(rows, view, &mut bytes)?;
+            let labels: Vec<u32> = rows.iter().map(|&row| stream.labels()[row as usize]).collect();
+            session.fill(from % slots, &bytes, &labels)?;
+            order.iter_mut().enumerate().for_each(|(at, row)| *row = (at % slots) as u32);
+        }
         let augment = key(Stream::Augment).kernel_words(tick.epoch as u64);
-        session.push(arena)?;
-        let tally = session.run(&order, first, &steps, augment)?;
-        session.pull(arena)?;
-        Ok(tally)
+        self.ahead = Ahead { weights: true, state: true };
+        Ok(session.run(&order, first, &steps, augment)?)
     }
+
+    /// Brings weights and statistics to the host.
+    pub(crate) fn settle_weights(&mut self, arena: &mut Arena) -> Result<()> {
+        if let Some(session) = self.session.as_ref().filter(|_| self.ahead.weights) {
+            session.pull_weights(arena)?;
+            self.ahead.weights = false;
+        }
+        Ok(())
+    }
+
+    /// Brings everything to the host.
+    pub(crate) fn settle(&mut self, arena: &mut Arena) -> Result<()> {
+        self.settle_weights(arena)?;
+        if let Some(session) = self.session.as_ref().filter(|_| self.ahead.state) {
+            session.pull_state(arena)?;
+            self.ahead.state = false;
+        }
+        Ok(())
+    }
+}
+
+fn open(
+    on: &OnCuda,
+    spec: &ChainSpec,
+    arena: &Arena,
+    data: Examples<'_>,
+    chunk: usize,
+) -> Result<Session> {
+    let options = PlanOptions {
+        batch: spec.batch.min(data.rows()),
+        precision: on.precision,
+        // It costs nothing that could be measured, and a resumed run has the same bits.
+        deterministic: true,
+        training: true,
+    };
+    let source = match data {
+        Examples::Table(data) => Source::Table(data),
+        Examples::Images(ImageData { train, augment, .. }) => match train {
+            Images::Held(set) => {
+                Source::Images { bytes: set.bytes(), classes: set.labels(), augment }
+            }
+            Images::Streamed(stream) => {
+                Source::Ring { rows: stream.labels().len(), slots: 2 * chunk * spec.batch, augment }
+            }
+        },
+    };
+    Ok(Session::new(&on.gpu, &spec.network, arena, source, options)?)
 }

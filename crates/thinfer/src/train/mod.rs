@@ -5,11 +5,14 @@ use std::fmt;
 mod chain;
 pub(crate) mod container;
 mod device;
+mod examples;
 mod gradient;
 mod run;
 
 pub use chain::{Chain, ChainSpec, Record, Schedules, Snapshot, live_inputs};
 pub use device::OnCuda;
+pub use examples::Examples;
+pub(crate) use examples::image_rows;
 pub use run::{
     ChainResult, Observer, Setting, Silent, checkpoint_path, load_results, run_chains,
     snapshot_path,

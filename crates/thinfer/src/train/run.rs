@@ -9,10 +9,11 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use thinfer_engine::cuda::{Gpu, Precision};
-use thinfer_engine::{Dataset, Network};
+use thinfer_engine::Network;
+use thinfer_engine::cuda::Gpu;
 
 use super::chain::{Chain, ChainSpec, Record, Snapshot};
+use super::examples::Examples;
 use super::{Device, OnCuda, container};
 use crate::error::{Error, Result};
 use crate::posterior::{snapshot_from_bytes, snapshot_to_bytes};
@@ -103,11 +104,12 @@ pub fn snapshot_path(run: &Path, chain: u32, epoch: usize) -> PathBuf {
 }
 
 /// Runs all chains to their end, side by side on the cores there are.
-pub fn run_chains(
+pub fn run_chains<'a>(
     specs: Vec<ChainSpec>,
-    data: &Dataset,
+    data: impl Into<Examples<'a>>,
     setting: &Setting<'_>,
 ) -> Result<Vec<ChainResult>> {
+    let data = data.into();
     let cores = match setting.threads {
         0 => std::thread::available_parallelism().map_or(1, usize::from),
         n => n,
@@ -164,7 +166,7 @@ pub fn run_chains(
     Ok(results)
 }
 
-fn run_chain(spec: ChainSpec, data: &Dataset, setting: &Setting<'_>) -> Result<ChainResult> {
+fn run_chain(spec: ChainSpec, data: Examples<'_>, setting: &Setting<'_>) -> Result<ChainResult> {
     let (number, total) = (spec.chain, spec.clock.total_steps());
     let mut chain = match setting.folder {
         Some(folder) if setting.resume => load_chain(&spec, folder, setting.observer)?,
@@ -172,8 +174,8 @@ fn run_chain(spec: ChainSpec, data: &Dataset, setting: &Setting<'_>) -> Result<C
     }
     .map_or_else(|| Chain::start(spec), Ok)?;
     if let Device::Cuda(index) = setting.device {
-        // Networks of tables are small: nothing would be gained from fewer bits.
-        chain.use_cuda(OnCuda { gpu: Gpu::open(index)?, precision: Precision::F32 })?;
+        let precision = chain.spec().precision;
+        chain.use_cuda(OnCuda { gpu: Gpu::open(index)?, precision })?;
     }
     if let Some(folder) = setting.folder {
         let folder = chain_folder(folder, number);
@@ -186,7 +188,7 @@ fn run_chain(spec: ChainSpec, data: &Dataset, setting: &Setting<'_>) -> Result<C
         if setting.stop.load(Ordering::Relaxed) {
             let folder = setting.folder.unwrap_or(Path::new("memory"));
             if setting.folder.is_some() {
-                save_chain(&chain, folder)?;
+                save_chain(&mut chain, folder)?;
             }
             return Err(Error::Interrupted(folder.to_owned()));
         }
@@ -199,7 +201,7 @@ fn run_chain(spec: ChainSpec, data: &Dataset, setting: &Setting<'_>) -> Result<C
             let steps = chain.step() - saved_step;
             let due = setting.checkpoint_steps.is_some_and(|every| steps >= every);
             if due || chain.is_done() || saved_at.elapsed() >= setting.checkpoint_every {
-                save_chain(&chain, folder)?;
+                save_chain(&mut chain, folder)?;
                 saved_at = Instant::now();
                 saved_step = chain.step();
             }
@@ -225,7 +227,8 @@ fn name_checkpoint(error: Error, folder: Option<&Path>, chain: u32) -> Error {
 }
 
 /// Writes snapshots that are not on disk yet, then the checkpoint that lists them.
-fn save_chain(chain: &Chain, folder: &Path) -> Result<()> {
+fn save_chain(chain: &mut Chain, folder: &Path) -> Result<()> {
+    chain.settle()?;
     let spec = chain.spec();
     for snapshot in chain.snapshots() {
         let path = snapshot_path(folder, spec.chain, snapshot.epoch);

@@ -1,5 +1,13 @@
 //! Images: sets held in memory as bytes, and streams that are decoded when they are needed.
 
+mod cifar;
+mod files;
+mod idx;
+mod load;
+mod mnist;
+mod pickle;
+mod shapes;
+
 use std::fmt::Debug;
 use std::sync::Arc;
 
@@ -8,6 +16,9 @@ use thinfer_engine::augment::Augment;
 use thinfer_engine::noise::Key;
 
 use crate::error::{Error, Result};
+pub use files::md5_of;
+use files::{check_md5, gzip_or_plain, missing, problem};
+use load::{Look, place};
 
 /// Images of one shape with their classes, in memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,6 +57,14 @@ impl ImageSet {
     pub fn image(&self, row: usize) -> &[u8] {
         let len = self.shape.len();
         &self.bytes[row * len..][..len]
+    }
+
+    /// A number that changes with the images and their classes.
+    pub fn fingerprint(&self) -> u32 {
+        let mut hasher = crc32fast::Hasher::new();
+        hasher.update(&self.bytes);
+        self.labels.iter().for_each(|label| hasher.update(&label.to_le_bytes()));
+        hasher.finalize()
     }
 }
 

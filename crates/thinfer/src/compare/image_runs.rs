@@ -1,0 +1,165 @@
+//! Short runs on images: both devices, images from memory and from a stream, and after a resume.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use thinfer_engine::Shape;
+use thinfer_engine::augment::Augment;
+use thinfer_engine::cuda::{Check, Gpu, Precision};
+use thinfer_engine::noise::{Key, Stream};
+
+use super::{check, worst};
+use crate::config::Config;
+use crate::data::{ImageData, ImageSet, ImageStream, Images, View};
+use crate::error::Result;
+use crate::experiment::chain_specs;
+use crate::images::classify;
+use crate::train::{Chain, ChainSpec, OnCuda};
+
+/// What rounding may grow to in a handful of steps through batch norms and rectifiers.
+const LIMIT: f64 = 5e-3;
+
+const SHAPE: Shape = Shape { height: 8, width: 8, channels: 3 };
+
+const METHODS: &[(&str, &[&str])] = &[
+    ("SGD", &["method.kind=sgd", "schedule.step_size.value=0.02"]),
+    ("Algorithm 2", &["method.kind=sghmc"]),
+    ("Algorithm 3, DFP", &["prune.regrow=false"]),
+    ("Algorithm 3, DPF", &["prune.regrow=true"]),
+];
+
+/// Images that are held, handed out as a stream would.
+#[derive(Debug)]
+struct Lent(Arc<ImageSet>);
+
+impl ImageStream for Lent {
+    fn shape(&self) -> Shape {
+        self.0.shape()
+    }
+
+    fn labels(&self) -> &[u32] {
+        self.0.labels()
+    }
+
+    fn fill(&self, rows: &[u32], _view: View, out: &mut [u8]) -> Result<()> {
+        for (to, row) in out.chunks_exact_mut(SHAPE.len()).zip(rows) {
+            to.copy_from_slice(self.0.image(*row as usize));
+        }
+        Ok(())
+    }
+}
+
+/// All checks.
+pub fn image_runs(gpu: &Arc<Gpu>) -> Result<Vec<Check>> {
+    let on = || OnCuda { gpu: gpu.clone(), precision: Precision::F32 };
+    let (held, lent) = data()?;
+    let mut checks = Vec::new();
+    for (name, more) in METHODS {
+        let spec = spec(more, &held)?;
+        let cpu = finish(Chain::start(spec.clone())?, &held)?;
+        let cuda = finish(on_gpu(Chain::start(spec.clone())?, on())?, &held)?;
+        checks.push(check(format!("{name}, images"), worst(&cpu, &cuda), LIMIT));
+
+        let streamed = finish(on_gpu(Chain::start(spec.clone())?, on())?, &lent)?;
+        let name_of = |what: &str| format!("{name}, images: {what}");
+        checks.push(equal(name_of("a stream gives the same bits"), &cuda, &streamed)?);
+
+        let mut first = on_gpu(Chain::start(spec.clone())?, on())?;
+        first.advance(&held)?;
+        first.settle()?;
+        let bytes = first.to_bytes()?;
+        let again = Chain::from_bytes(spec.clone(), Path::new("memory"), &bytes, |_| Ok(vec![]))?;
+        let resumed = finish(on_gpu(again, on())?, &held)?;
+        checks.push(equal(name_of("resumed to the same bits"), &cuda, &resumed)?);
+        let again = Chain::from_bytes(spec.clone(), Path::new("memory"), &bytes, |_| Ok(vec![]))?;
+        let moved = finish(again, &held)?;
+        checks.push(check(name_of("resumed on the CPU"), worst(&cuda, &moved), LIMIT));
+
+        let members = cpu.snapshots();
+        let guess = |on: Option<&OnCuda>| -> Result<Vec<f32>> {
+            let all = classify(&spec.network, members, &held.test, &held.augment, on)?;
+            Ok(all.concat().into_iter().map(|p| p as f32).collect())
+        };
+        let differ = super::relative(&guess(None)?, &guess(Some(&on()))?);
+        checks.push(check(name_of("class probabilities"), differ, super::LIMIT));
+    }
+    Ok(checks)
+}
+
+fn on_gpu(mut chain: Chain, on: OnCuda) -> Result<Chain> {
+    chain.use_cuda(on)?;
+    Ok(chain)
+}
+
+fn finish(mut chain: Chain, data: &ImageData) -> Result<Chain> {
+    while !chain.is_done() {
+        chain.advance(data)?;
+    }
+    Ok(chain)
+}
+
+fn equal(name: String, a: &Chain, b: &Chain) -> Result<Check> {
+    let same = a.to_bytes()? == b.to_bytes()?;
+    Ok(check(name, if same { 0.0 } else { f64::INFINITY }, 0.0))
+}
+
+/// The same images held and lent. Nothing is left to chance on their way, so both are the same.
+fn data() -> Result<(ImageData, ImageData)> {
+    let images = |seed: u64, rows: usize| -> Result<Arc<ImageSet>> {
+        let key = Key::new(seed, 0, Stream::Inputs);
+        let bytes = (0..rows * SHAPE.len()).map(|i| key.below(0, i, 256) as u8).collect();
+        let labels = (0..rows as u32).map(|row| row % 3).collect();
+        Ok(Arc::new(ImageSet::new(SHAPE, bytes, labels)?))
+    };
+    let (train, test) = (images(1, 90)?, images(2, 50)?);
+    let held = ImageData {
+        train: Images::Held(train.clone()),
+        test: Images::Held(test.clone()),
+        classes: ["a", "b", "c"].map(str::to_owned).to_vec(),
+        augment: Augment::new(SHAPE, 0, false, &[0.5; 3], &[0.3; 3])?,
+        notes: Vec::new(),
+        fingerprint: 0,
+    };
+    let lent = ImageData {
+        train: Images::Streamed(Arc::new(Lent(train))),
+        test: Images::Streamed(Arc::new(Lent(test))),
+        ..held.clone()
+    };
+    Ok((held, lent))
+}
+
+fn spec(more: &[&str], data: &ImageData) -> Result<ChainSpec> {
+    let small = [
+        "data.kind=shapes",
+        "model.name=wrn-10-1",
+        "train.batch=40",
+        "train.epochs=3",
+        "train.precision=f32",
+        "train.samples_per_cycle=1",
+        "schedule.step_size.value=0.05",
+        "schedule.step_size.cycles=1",
+        "prune.warm_up_epochs=0",
+        "prune.hard_threshold=0.6",
+    ];
+    let settings: Vec<String> = small.iter().chain(more).map(|s| (*s).to_owned()).collect();
+    let config = Config::parse("", &settings)?;
+    Ok(chain_specs(&config, data)?.swap_remove(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_runs_are_valid_and_a_stream_changes_nothing() {
+        let (held, lent) = data().unwrap();
+        for (name, more) in METHODS {
+            let spec = spec(more, &held).unwrap();
+            let a = finish(Chain::start(spec.clone()).unwrap(), &held).unwrap();
+            let b = finish(Chain::start(spec).unwrap(), &lent).unwrap();
+            assert!(equal(String::new(), &a, &b).unwrap().passed, "{name}");
+            let pruned = a.records().last().unwrap().sparsity > 0.0;
+            assert_eq!(pruned, name.contains("Algorithm 3"), "{name}");
+        }
+    }
+}

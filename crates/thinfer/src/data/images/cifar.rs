@@ -1,0 +1,680 @@
+//! CIFAR-10 and CIFAR-100: the official binary and Python versions, packed or not.
+
+use std::fs::File;
+use std::io::{BufReader, Read};
+use std::path::{Path, PathBuf};
+
+use flate2::bufread::GzDecoder;
+use thinfer_engine::Shape;
+
+use super::pickle;
+use super::{ImageData, ImageSet, Look, check_md5, md5_of, missing, place, problem};
+use crate::config::{DataConfig, DataKind};
+use crate::data::table::{available_memory, check_memory};
+use crate::error::{Error, Result};
+
+const SIDE: usize = 32;
+const PIXELS: usize = SIDE * SIDE;
+
+/// One of the two sets.
+struct Collection {
+    kind: DataKind,
+    classes: &'static [&'static str],
+    mean: &'static [f32],
+    sd: &'static [f32],
+    versions: [Version; 2],
+}
+
+/// The files of one version.
+struct Version {
+    /// The folder that the archive unpacks to.
+    folder: &'static str,
+    archive: &'static str,
+    archive_md5: &'static str,
+    layout: Layout,
+    train: &'static [Batch],
+    test: Batch,
+}
+
+/// One file of images.
+struct Batch {
+    name: &'static str,
+    rows: usize,
+    /// The official MD5 where it is known.
+    md5: Option<&'static str>,
+}
+
+/// How a file holds its images; pixels are always planes of red, green and blue.
+#[derive(Clone, Copy)]
+enum Layout {
+    /// So many bytes of labels, of which the last counts, then the pixels, image after image.
+    Binary { labels: usize },
+    /// A pickled dictionary with the pixels under `data` and the labels under this key.
+    Pickle { labels: &'static str },
+}
+
+const fn batch(name: &'static str, rows: usize, md5: &'static str) -> Batch {
+    Batch { name, rows, md5: Some(md5) }
+}
+
+static CIFAR10: Collection = Collection {
+    kind: DataKind::Cifar10,
+    classes: &[
+        "airplane",
+        "automobile",
+        "bird",
+        "cat",
+        "deer",
+        "dog",
+        "frog",
+        "horse",
+        "ship",
+        "truck",
+    ],
+    mean: &[0.4914, 0.4822, 0.4465],
+    sd: &[0.2023, 0.1994, 0.2010],
+    versions: [
+        Version {
+            folder: "cifar-10-batches-bin",
+            archive: "cifar-10-binary.tar.gz",
+            archive_md5: "c32a1d4ab5d03f1284b67883e8d87530",
+            layout: Layout::Binary { labels: 1 },
+            train: &[
+                batch("data_batch_1.bin", 10_000, "5dd7e06a14cb22eb9f671a540d1b7c25"),
+                batch("data_batch_2.bin", 10_000, "5ea93a67294ea407fff1d09f752e9692"),
+                batch("data_batch_3.bin", 10_000, "942cd6a4bcdd0dd3c604fbe906cb4421"),
+                batch("data_batch_4.bin", 10_000, "ae636b3ba5c66a11e91e8cb52e771fcb"),
+                batch("data_batch_5.bin", 10_000, "53f37980c15c3d472c316c40844f3f0d"),
+            ],
+            test: batch("test_batch.bin", 10_000, "803d5f7f4d78ea53de84dbe85f74fb6d"),
+        },
+        Version {
+            folder: "cifar-10-batches-py",
+            archive: "cifar-10-python.tar.gz",
+            archive_md5: "c58f30108f718f92721af3b95e74349a",
+            layout: Layout::Pickle { labels: "labels" },
+            train: &[
+                batch("data_batch_1", 10_000, "c99cafc152244af753f735de768cd75f"),
+                batch("data_batch_2", 10_000, "d4bba439e000b95fd0a9bffe97cbabec"),
+                batch("data_batch_3", 10_000, "54ebc095f3ab1f0389bbae665268c751"),
+                batch("data_batch_4", 10_000, "634d18415352ddfa80567beed471001a"),
+                batch("data_batch_5", 10_000, "482c414d41f54cd18b22e5b47cb7c3cb"),
+            ],
+            test: batch("test_batch", 10_000, "40351d587109b95175f43aff81a1287e"),
+        },
+    ],
+};
+
+static CIFAR100: Collection = Collection {
+    kind: DataKind::Cifar100,
+    classes: &[
+        "apple",
+        "aquarium_fish",
+        "baby",
+        "bear",
+        "beaver",
+        "bed",
+        "bee",
+        "beetle",
+        "bicycle",
+        "bottle",
+        "bowl",
+        "boy",
+        "bridge",
+        "bus",
+        "butterfly",
+        "camel",
+        "can",
+        "castle",
+        "caterpillar",
+        "cattle",
+        "chair",
+        "chimpanzee",
+        "clock",
+        "cloud",
+        "cockroach",
+        "couch",
+        "crab",
+        "crocodile",
+        "cup",
+        "dinosaur",
+        "dolphin",
+        "elephant",
+        "flatfish",
+        "forest",
+        "fox",
+        "girl",
+        "hamster",
+        "house",
+        "kangaroo",
+        "keyboard",
+        "lamp",
+        "lawn_mower",
+        "leopard",
+        "lion",
+        "lizard",
+        "lobster",
+        "man",
+        "maple_tree",
+        "motorcycle",
+        "mountain",
+        "mouse",
+        "mushroom",
+        "oak_tree",
+        "orange",
+        "orchid",
+        "otter",
+        "palm_tree",
+        "pear",
+        "pickup_truck",
+        "pine_tree",
+        "plain",
+        "plate",
+        "poppy",
+        "porcupine",
+        "possum",
+        "rabbit",
+        "raccoon",
+        "ray",
+        "road",
+        "rocket",
+        "rose",
+        "sea",
+        "seal",
+        "shark",
+        "shrew",
+        "skunk",
+        "skyscraper",
+        "snail",
+        "snake",
+        "spider",
+        "squirrel",
+        "streetcar",
+        "sunflower",
+        "sweet_pepper",
+        "table",
+        "tank",
+        "telephone",
+        "television",
+        "tiger",
+        "tractor",
+        "train",
+        "trout",
+        "tulip",
+        "turtle",
+        "wardrobe",
+        "whale",
+        "willow_tree",
+        "wolf",
+        "woman",
+        "worm",
+    ],
+    mean: &[0.5071, 0.4867, 0.4408],
+    sd: &[0.2675, 0.2565, 0.2761],
+    versions: [
+        Version {
+            folder: "cifar-100-binary",
+            archive: "cifar-100-binary.tar.gz",
+            archive_md5: "03b5dce01913d631647c71ecec9e9cb8",
+            // The first byte is the class among the 20 coarse ones.
+            layout: Layout::Binary { labels: 2 },
+            train: &[Batch { name: "train.bin", rows: 50_000, md5: None }],
+            test: Batch { name: "test.bin", rows: 10_000, md5: None },
+        },
+        Version {
+            folder: "cifar-100-python",
+            archive: "cifar-100-python.tar.gz",
+            archive_md5: "eb9058c3a382ffc7106e4002c42a8d85",
+            layout: Layout::Pickle { labels: "fine_labels" },
+            train: &[batch("train", 50_000, "16019d7e3df5f24257cddd939b257f8d")],
+            test: batch("test", 10_000, "f0ef6b0ae62326f3e7ffdfab6717acfc"),
+        },
+    ],
+};
+
+pub(super) fn load(data: &DataConfig) -> Result<ImageData> {
+    let collection = if data.kind == DataKind::Cifar10 { &CIFAR10 } else { &CIFAR100 };
+    let (train, test) = collection.read(&place(data))?;
+    let look = Look {
+        mean: collection.mean,
+        sd: collection.sd,
+        padding: 4,
+        flip: true,
+        classes: collection.classes.iter().map(|name| (*name).to_owned()).collect(),
+    };
+    look.held(data, train, test, Vec::new())
+}
+
+/// Where the files of a version were found.
+enum Source {
+    Folder(PathBuf),
+    Archive(PathBuf),
+}
+
+impl Collection {
+    fn read(&self, given: &Path) -> Result<(ImageSet, ImageSet)> {
+        let (version, source) = self.find(given)?;
+        let rows = version.train.iter().map(|batch| batch.rows).sum::<usize>() + version.test.rows;
+        // The images, and the largest file beside them.
+        let largest = version.train.iter().map(|batch| batch.rows).max().unwrap_or(0);
+        let bytes = (rows + 2 * largest) as u64 * 3 * PIXELS as u64;
+        check_memory(self.kind.name(), Some(bytes), available_memory())?;
+        match source {
+            Source::Folder(folder) => version.from_folder(&folder, self),
+            Source::Archive(archive) => {
+                check_md5(&archive, version.archive_md5)?;
+                version.from_archive(&archive, self)
+            }
+        }
+    }
+
+    /// The version that is there, and where: files before archives, binary before Python.
+    fn find(&self, given: &Path) -> Result<(&Version, Source)> {
+        if given.is_file() {
+            return self.archive(given).map(|version| (version, Source::Archive(given.into())));
+        }
+        for version in &self.versions {
+            for folder in [given.to_owned(), given.join(version.folder)] {
+                // CIFAR-100's Python files are called `train` and `test`, as folders of images may be.
+                if version.train.iter().any(|batch| folder.join(batch.name).is_file()) {
+                    return Ok((version, Source::Folder(folder)));
+                }
+            }
+        }
+        for version in &self.versions {
+            let archive = given.join(version.archive);
+            if archive.is_file() {
+                return Ok((version, Source::Archive(archive)));
+            }
+        }
+        let wanted = self.versions.each_ref().map(|v| format!("{} or {}", v.archive, v.folder));
+        Err(missing(given, self.kind, &wanted.join(", ")))
+    }
+
+    /// The version that an archive is, whatever its name.
+    fn archive(&self, path: &Path) -> Result<&Version> {
+        let found = md5_of(path)?;
+        let version = self.versions.iter().find(|version| version.archive_md5 == found);
+        version.ok_or_else(|| {
+            let known = self.versions.each_ref().map(|v| format!("{} ({})", v.archive, v.archive_md5));
+            let text = format!(
+                "has the MD5 {found}, but the official files are {}; it is incomplete or another file, so get it again with `thinfer data get {}`",
+                known.join(" and "),
+                self.kind.name()
+            );
+            problem(path, text)
+        })
+    }
+}
+
+impl Version {
+    fn from_folder(&self, folder: &Path, collection: &Collection) -> Result<(ImageSet, ImageSet)> {
+        let read = |batch: &Batch, into: &mut Rows| {
+            let path = folder.join(batch.name);
+            let bytes = std::fs::read(&path).map_err(|e| Error::file("read", &path, e))?;
+            if let Some(expected) = batch.md5 {
+                let found = format!("{:x}", md5::compute(&bytes));
+                if found != expected {
+                    let text = format!(
+                        "has {} bytes and the MD5 {found}, but the official file has {expected}; it is incomplete or changed, so remove it and get it again with `thinfer data get {}`",
+                        bytes.len(),
+                        collection.kind.name()
+                    );
+                    return Err(problem(&path, text));
+                }
+            }
+            self.batch(batch, collection, &bytes, into).map_err(|text| problem(&path, text))
+        };
+        let (mut train, mut test) = (Rows::default(), Rows::default());
+        for batch in self.train {
+            read(batch, &mut train)?;
+        }
+        read(&self.test, &mut test)?;
+        Ok((train.into_set()?, test.into_set()?))
+    }
+
+    /// Reads the archive once; its files may come in any order.
+    fn from_archive(&self, path: &Path, collection: &Collection) -> Result<(ImageSet, ImageSet)> {
+        let unreadable = |error: std::io::Error| {
+            problem(path, format!("cannot be unpacked ({error}); remove it and get it again"))
+        };
+        let file = File::open(path).map_err(|e| Error::file("read", path, e))?;
+        let mut archive = tar::Archive::new(GzDecoder::new(BufReader::new(file)));
+        let batches: Vec<&Batch> = self.train.iter().chain([&self.test]).collect();
+        let mut parts: Vec<Option<Rows>> = batches.iter().map(|_| None).collect();
+        for entry in archive.entries().map_err(unreadable)? {
+            let mut entry = entry.map_err(unreadable)?;
+            let name = entry.path().map_err(unreadable)?;
+            let name = name.file_name().unwrap_or_default().to_owned();
+            let Some(at) = batches.iter().position(|batch| name == batch.name) else { continue };
+            let mut bytes = Vec::new();
+            entry.read_to_end(&mut bytes).map_err(unreadable)?;
+            let mut rows = Rows::default();
+            self.batch(batches[at], collection, &bytes, &mut rows)
+                .map_err(|text| problem(path, format!("{} {text}", batches[at].name)))?;
+            parts[at] = Some(rows);
+        }
+        let mut sets = [Rows::default(), Rows::default()];
+        for (at, part) in parts.into_iter().enumerate() {
+            let Some(part) = part else {
+                return Err(problem(
+                    path,
+                    format!("has no file {}; get it again", batches[at].name),
+                ));
+            };
+            sets[usize::from(at == self.train.len())].extend(part);
+        }
+        let [train, test] = sets;
+        Ok((train.into_set()?, test.into_set()?))
+    }
+
+    /// Adds the images of one file, or says what is wrong with it.
+    fn batch(
+        &self,
+        batch: &Batch,
+        collection: &Collection,
+        bytes: &[u8],
+        into: &mut Rows,
+    ) -> std::result::Result<(), String> {
+        const AGAIN: &str = "it is incomplete or damaged, so get it again";
+        let rows = batch.rows;
+        match self.layout {
+            Layout::Binary { labels } => {
+                let record = labels + 3 * PIXELS;
+                if bytes.len() != rows * record {
+                    let (got, expected) = (bytes.len(), rows * record);
+                    return Err(format!("has {got} bytes, but must have {expected}; {AGAIN}"));
+                }
+                for (row, record) in bytes.chunks_exact(record).enumerate() {
+                    into.label(i64::from(record[labels - 1]), row, collection)?;
+                    into.pixels(&record[labels..]);
+                }
+            }
+            Layout::Pickle { labels } => {
+                let value = pickle::parse(bytes).map_err(|text| format!("{text}; {AGAIN}"))?;
+                let data = value.get("data").and_then(pickle::Value::byte_matrix);
+                let Some((found, columns, data)) = data else {
+                    return Err(format!("has no array of bytes under `data`; {AGAIN}"));
+                };
+                let given = value.get(labels).and_then(pickle::Value::integers);
+                let given =
+                    given.ok_or_else(|| format!("has no list under `{labels}`; {AGAIN}"))?;
+                if [found, columns, given.len()] != [rows, 3 * PIXELS, rows] {
+                    return Err(format!(
+                        "has {found} images of {columns} bytes and {} labels, but must have {rows} of {}; {AGAIN}",
+                        given.len(),
+                        3 * PIXELS
+                    ));
+                }
+                for (row, (label, image)) in
+                    given.into_iter().zip(data.chunks_exact(columns)).enumerate()
+                {
+                    into.label(label, row, collection)?;
+                    into.pixels(image);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Images as they are read.
+#[derive(Default)]
+struct Rows {
+    bytes: Vec<u8>,
+    labels: Vec<u32>,
+}
+
+impl Rows {
+    fn label(
+        &mut self,
+        label: i64,
+        row: usize,
+        collection: &Collection,
+    ) -> std::result::Result<(), String> {
+        let classes = collection.classes.len();
+        match u32::try_from(label) {
+            Ok(label) if (label as usize) < classes => self.labels.push(label),
+            _ => {
+                return Err(format!(
+                    "gives image {} the label {label}, but the labels of {} go from 0 to {}; it is damaged, so get it again",
+                    row + 1,
+                    collection.kind.name(),
+                    classes - 1
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds an image, from planes to channels last.
+    fn pixels(&mut self, planes: &[u8]) {
+        let (red, rest) = planes.split_at(PIXELS);
+        let (green, blue) = rest.split_at(PIXELS);
+        let pixels = red.iter().zip(green).zip(blue);
+        self.bytes.extend(pixels.flat_map(|((red, green), blue)| [*red, *green, *blue]));
+    }
+
+    fn extend(&mut self, other: Rows) {
+        if self.bytes.is_empty() {
+            *self = other;
+        } else {
+            self.bytes.extend(other.bytes);
+            self.labels.extend(other.labels);
+        }
+    }
+
+    fn into_set(self) -> Result<ImageSet> {
+        let shape = Shape { height: SIDE, width: SIDE, channels: 3 };
+        ImageSet::new(shape, self.bytes, self.labels)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use flate2::Compression;
+    use flate2::write::GzEncoder;
+
+    use super::super::pickle::tests::batch as pickled;
+    use super::*;
+
+    /// Two versions of one small set, so that tests need no official file.
+    const TINY: Collection = Collection {
+        kind: DataKind::Cifar10,
+        classes: &["a", "b", "c"],
+        mean: &[0.0; 3],
+        sd: &[1.0; 3],
+        versions: [
+            Version {
+                folder: "tiny-bin",
+                archive: "tiny-binary.tar.gz",
+                archive_md5: "",
+                layout: Layout::Binary { labels: 2 },
+                train: &[
+                    Batch { name: "one.bin", rows: 2, md5: None },
+                    Batch { name: "two.bin", rows: 1, md5: None },
+                ],
+                test: Batch { name: "test.bin", rows: 1, md5: None },
+            },
+            Version {
+                folder: "tiny-py",
+                archive: "tiny-python.tar.gz",
+                archive_md5: "",
+                layout: Layout::Pickle { labels: "fine_labels" },
+                train: &[
+                    Batch { name: "one", rows: 2, md5: None },
+                    Batch { name: "two", rows: 1, md5: None },
+                ],
+                test: Batch { name: "test", rows: 1, md5: None },
+            },
+        ],
+    };
+
+    const LABELS: [(&str, &[u8]); 3] = [("one", &[2, 0]), ("two", &[1]), ("test", &[2])];
+
+    /// Pixels of an image as planes.
+    fn planes(label: u8) -> Vec<u8> {
+        (0..3 * PIXELS).map(|i| (i as u8).wrapping_mul(7).wrapping_add(label)).collect()
+    }
+
+    fn binary_files() -> Vec<(String, Vec<u8>)> {
+        let record = |label: &u8| [vec![19, *label], planes(*label)].concat();
+        let file = |(name, labels): (&str, &[u8])| {
+            (format!("{name}.bin"), labels.iter().flat_map(record).collect())
+        };
+        LABELS.map(file).to_vec()
+    }
+
+    fn python_files() -> Vec<(String, Vec<u8>)> {
+        let file = |(name, labels): (&str, &[u8])| {
+            let pixels: Vec<u8> = labels.iter().flat_map(|label| planes(*label)).collect();
+            (name.to_owned(), pickled("fine_labels", labels, 3 * PIXELS, &pixels))
+        };
+        LABELS.map(file).to_vec()
+    }
+
+    fn write(folder: &Path, files: &[(String, Vec<u8>)]) {
+        fs::create_dir_all(folder).unwrap();
+        files.iter().for_each(|(name, bytes)| fs::write(folder.join(name), bytes).unwrap());
+    }
+
+    fn pack(path: &Path, below: &str, files: &[(String, Vec<u8>)]) {
+        let packed = GzEncoder::new(File::create(path).unwrap(), Compression::fast());
+        let mut archive = tar::Builder::new(packed);
+        for (name, bytes) in files {
+            let mut header = tar::Header::new_gnu();
+            header.set_size(bytes.len() as u64);
+            header.set_mode(0o644);
+            header.set_cksum();
+            archive.append_data(&mut header, format!("{below}/{name}"), &bytes[..]).unwrap();
+        }
+        archive.into_inner().unwrap().finish().unwrap();
+    }
+
+    fn assert_whole(read: Result<(ImageSet, ImageSet)>) {
+        let (train, test) = read.unwrap();
+        assert_eq!((train.labels(), test.labels()), (&[2, 0, 1][..], &[2][..]));
+        for (set, row) in [(&train, 0), (&train, 1), (&train, 2), (&test, 0)] {
+            let planes = planes(set.labels()[row] as u8);
+            for (pixel, channel) in [(0, 0), (33, 1), (1023, 2)] {
+                let expected = planes[channel * PIXELS + pixel];
+                assert_eq!(set.image(row)[3 * pixel + channel], expected);
+            }
+        }
+    }
+
+    /// The small set with the right checksums of two archives.
+    fn with_archives(binary: &Path, python: &Path) -> Collection {
+        let mut tiny = TINY;
+        for (version, path) in tiny.versions.iter_mut().zip([binary, python]) {
+            if path.exists() {
+                version.archive_md5 = md5_of(path).unwrap().leak();
+            }
+        }
+        tiny
+    }
+
+    #[test]
+    fn both_versions_are_read_unpacked_and_packed() {
+        let all: [(fn() -> Vec<(String, Vec<u8>)>, &str, &str); 2] = [
+            (binary_files, "tiny-bin", "tiny-binary.tar.gz"),
+            (python_files, "tiny-py", "tiny-python.tar.gz"),
+        ];
+        for (files, below, archive) in all {
+            for at in ["", below] {
+                let folder = tempfile::tempdir().unwrap();
+                write(&folder.path().join(at), &files());
+                assert_whole(TINY.read(folder.path()));
+            }
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join(archive);
+            // Files may come in any order.
+            let mut files = files();
+            files.reverse();
+            pack(&path, below, &files);
+            let tiny = with_archives(&folder.path().join("tiny-binary.tar.gz"), &path);
+            assert_whole(tiny.read(folder.path()));
+            let renamed = folder.path().join("renamed.tgz");
+            fs::rename(&path, &renamed).unwrap();
+            assert_whole(tiny.read(&renamed));
+        }
+    }
+
+    #[test]
+    fn archives_with_another_md5_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("tiny-binary.tar.gz");
+        pack(&path, "tiny-bin", &binary_files());
+        let tiny = with_archives(&path, &path);
+        let bytes = fs::read(&path).unwrap();
+        fs::write(&path, &bytes[..bytes.len() - 9]).unwrap();
+        let text = tiny.read(folder.path()).unwrap_err().to_string();
+        assert!(text.contains("the official file has") && text.contains("get it again"), "{text}");
+        let text = tiny.read(&path).unwrap_err().to_string();
+        assert!(text.contains("the official files are tiny-binary.tar.gz"), "{text}");
+    }
+
+    #[test]
+    fn an_archive_without_one_of_its_files_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("tiny-python.tar.gz");
+        pack(&path, "tiny-py", &python_files()[1..]);
+        let tiny = with_archives(&folder.path().join("none"), &path);
+        let text = tiny.read(folder.path()).unwrap_err().to_string();
+        assert!(text.contains("has no file one"), "{text}");
+    }
+
+    #[test]
+    fn damaged_files_are_refused_with_the_reason() {
+        let refused = |files: &[(String, Vec<u8>)]| {
+            let folder = tempfile::tempdir().unwrap();
+            write(folder.path(), files);
+            TINY.read(folder.path()).unwrap_err().to_string()
+        };
+        let mut files = binary_files();
+        files[1].1.pop();
+        let text = refused(&files);
+        assert!(text.contains("two.bin: has 3073 bytes, but must have 3074"), "{text}");
+        let mut files = binary_files();
+        files[0].1[1 + 2 + 3072] = 3;
+        let text = refused(&files);
+        assert!(text.contains("gives image 2 the label 3") && text.contains("0 to 2"), "{text}");
+        let text = refused(&binary_files()[..2]);
+        assert!(text.contains("test.bin"), "{text}");
+        let mut files = python_files();
+        files[0].1.truncate(4000);
+        let text = refused(&files);
+        assert!(text.contains("one: ends too early"), "{text}");
+        let mut files = python_files();
+        files[2].1 = b"garbage".to_vec();
+        assert!(refused(&files).contains("test: "));
+        let mut files = python_files();
+        files[1].1 = pickled("labels", &[1], 3 * PIXELS, &planes(1));
+        assert!(refused(&files).contains("no list under `fine_labels`"));
+        files[1].1 = pickled("fine_labels", &[1, 1], PIXELS, &planes(1)[..2 * PIXELS]);
+        let text = refused(&files);
+        assert!(text.contains("has 2 images of 1024 bytes and 2 labels"), "{text}");
+    }
+
+    #[test]
+    fn official_files_are_compared_with_their_md5() {
+        let folder = tempfile::tempdir().unwrap();
+        write(&folder.path().join("cifar-10-batches-py"), &[("data_batch_1".into(), vec![1])]);
+        let text = CIFAR10.read(folder.path()).unwrap_err().to_string();
+        assert!(text.contains("c99cafc152244af753f735de768cd75f"), "{text}");
+        assert!(text.contains("thinfer data get cifar10"), "{text}");
+    }
+
+    #[test]
+    fn an_empty_place_says_how_to_get_the_files() {
+        let folder = tempfile::tempdir().unwrap();
+        let text = CIFAR100.read(folder.path()).unwrap_err().to_string();
+        for part in ["cifar-100-binary.tar.gz", "cifar-100-python", "thinfer data get cifar100"] {
+            assert!(text.contains(part), "{text}");
+        }
+        assert_eq!(CIFAR100.classes.len(), 100);
+        assert!(CIFAR100.classes.is_sorted());
+    }
+}

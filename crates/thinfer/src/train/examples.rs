@@ -1,0 +1,80 @@
+//! What a chain learns from.
+
+use rayon::prelude::*;
+use thinfer_engine::Dataset;
+use thinfer_engine::augment::Augment;
+use thinfer_engine::noise::Key;
+
+use crate::data::{ImageData, Images, View};
+use crate::error::Result;
+
+/// Rows to learn from.
+#[derive(Clone, Copy, Debug)]
+pub enum Examples<'a> {
+    /// Rows of numbers.
+    Table(&'a Dataset),
+    /// Images, with others to be scored on.
+    Images(&'a ImageData),
+}
+
+impl<'a> From<&'a Dataset> for Examples<'a> {
+    fn from(data: &'a Dataset) -> Self {
+        Self::Table(data)
+    }
+}
+
+impl<'a> From<&'a ImageData> for Examples<'a> {
+    fn from(data: &'a ImageData) -> Self {
+        Self::Images(data)
+    }
+}
+
+impl Examples<'_> {
+    /// How many rows there are.
+    pub fn rows(&self) -> usize {
+        match self {
+            Examples::Table(data) => data.rows(),
+            Examples::Images(data) => data.train.rows(),
+        }
+    }
+}
+
+/// Images as the network reads them on the CPU, with their classes, in the order of `rows`.
+///
+/// `view` says what chance does to them; it is the same for an image wherever it lies in the batch.
+pub(crate) fn image_rows(
+    images: &Images,
+    augment: &Augment,
+    view: View,
+    rows: &[u32],
+) -> Result<Dataset> {
+    let width = augment.shape().len();
+    let mut inputs = vec![0.0; rows.len() * width];
+    let plain;
+    let (augment, chance) = match view {
+        View::Random { key, epoch } => (augment, Some((key, epoch))),
+        View::Centre => {
+            plain = augment.without_chance();
+            (&plain, None)
+        }
+    };
+    let decoded;
+    let byte_rows: Vec<&[u8]> = match images {
+        Images::Held(set) => rows.iter().map(|&row| set.image(row as usize)).collect(),
+        Images::Streamed(stream) => {
+            let mut bytes = vec![0; rows.len() * width];
+            stream.fill(rows, view, &mut bytes)?;
+            decoded = bytes;
+            decoded.chunks_exact(width).collect()
+        }
+    };
+    let work = inputs.par_chunks_exact_mut(width).zip(&byte_rows).zip(rows);
+    work.try_for_each(|((out, bytes), &row)| {
+        let (key, epoch) =
+            chance.unwrap_or((Key::new(0, 0, thinfer_engine::noise::Stream::Augment), 0));
+        augment.image(bytes, augment.choice(key, epoch, row), out)
+    })?;
+    let labels = images.labels();
+    let targets = rows.iter().map(|&row| labels[row as usize] as f32).collect();
+    Ok(Dataset::new(width, 1, inputs, targets)?)
+}
