@@ -260,7 +260,9 @@ pub fn group_network(
             let mut groups = Groups::new(param, grouping);
             groups.prunable = !(convolutions && last == Some(number));
             match input_groups {
-                Some(into) if layer == 0 && grouping == Grouping::Input => groups.merged(into),
+                Some(into) if layer == 0 && groups.grouping == Grouping::Input => {
+                    groups.merged(into)
+                }
                 _ => groups,
             }
         })
