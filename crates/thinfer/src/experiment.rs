@@ -168,7 +168,7 @@ pub fn build_method<'a>(
                     prune.hard_threshold.unwrap_or_else(|| soft_threshold.of(first)),
                 ),
             };
-            Arc::new(EmMcmcMethod {
+            let method = EmMcmcMethod {
                 config: EmMcmc {
                     sghmc,
                     spike_decay: prior.spike_decay,
@@ -182,7 +182,15 @@ pub fn build_method<'a>(
                 groups: group_network(network, prior.group, columns),
                 channels,
                 key,
-            })
+            };
+            let most = method.prunable() as f64 / network.params().len() as f64;
+            if let Some(target) = prune.target.filter(|target| *target > most) {
+                let problem = format!(
+                    "is {target}, but at most {most:.3} of this network's parameters can be pruned; give a smaller one"
+                );
+                return Err(Error::config("prune.target", problem));
+            }
+            Arc::new(method)
         }
     })
 }

@@ -5,7 +5,10 @@ use thinfer::config::{Activation, Config};
 use thinfer::data::Bundle;
 use thinfer::experiment::chain_specs;
 use thinfer::model::mlp;
-use thinfer::prune::{ALIVE, Goal, Grouping, Groups, KEEP, SoftThreshold, em_step, prune_groups};
+use thinfer::prune::{
+    ALIVE, Goal, Grouping, Groups, KEEP, SoftThreshold, em_step, group_network, live_groups,
+    prune_groups,
+};
 use thinfer::train::Chain;
 use thinfer_engine::noise::{Key, Stream};
 use thinfer_engine::{Dataset, Loss, Param, Plan, Role, elementary};
@@ -49,6 +52,38 @@ proptest! {
             // With one threshold for both rules the two masks agree.
             prop_assert!(fresh.iter().all(|m| *m == ALIVE || *m == 0));
         }
+    }
+
+    /// Under a target the smallest groups of all layers go, no more of them than needed, and each layer
+    /// keeps its largest.
+    #[test]
+    fn a_target_prunes_the_smallest_groups(
+        inputs in 2usize..12, hidden in 2usize..8, seed in 0u64..1000, target in 0.05f64..0.6,
+        which in 0usize..3, regrow in any::<bool>(),
+    ) {
+        let network = mlp(inputs, &[hidden, 3], Activation::Relu, 1, Loss::gaussian(1.0)).unwrap();
+        let grouping = [Grouping::Input, Grouping::Output, Grouping::Weight][which];
+        let layers = group_network(&network, grouping, None);
+        let weights = random(network.params().len(), seed, 1.0);
+        let mut marks = vec![ALIVE; weights.len()];
+        prune_groups(&layers, &weights, Goal::Share(target), regrow, &mut marks);
+        let pruned = marks.iter().filter(|m| *m & KEEP == 0).count();
+        let (mut kept, mut gone, mut most) = (Vec::new(), Vec::new(), 0);
+        for groups in &layers {
+            let means = groups.mean_squares(&weights);
+            let largest = means.iter().copied().fold(0.0, f64::max);
+            for (group, live) in live_groups(groups, &marks).into_iter().enumerate() {
+                prop_assert!(live || means[group] < largest);
+                most = most.max(groups.size(group));
+                if means[group] < largest {
+                    if live { &mut kept } else { &mut gone }.push(means[group]);
+                }
+            }
+        }
+        prop_assert!(gone.iter().all(|g| kept.iter().all(|k| g < k)));
+        let wanted = target * weights.len() as f64;
+        prop_assert!(pruned as f64 >= wanted || kept.is_empty());
+        prop_assert!((pruned as f64) < wanted + most as f64);
     }
 
     /// Dropping input columns whose weights are all zero changes neither output nor gradient.
@@ -159,4 +194,41 @@ fn dpf_regrows_and_dfp_does_not() {
     };
     assert!(returns(true) > 0);
     assert_eq!(returns(false), 0);
+}
+
+/// A target needs no threshold in networks of tables either, and a run that asks for what cannot be is
+/// refused before it starts.
+#[test]
+fn a_run_reaches_its_target_and_holds_it() {
+    let overrides = |target: f64| {
+        [
+            format!("prune.target={target}"),
+            "data.columns=40".into(),
+            "data.train_rows=200".into(),
+            "data.test_rows=10".into(),
+            "data.validation_rows=10".into(),
+            "train.batch=100".into(),
+            "train.epochs=40".into(),
+            "train.record_every_epochs=1".into(),
+            "schedule.step_size.cycles=4".into(),
+            "prune.warm_up_epochs=2".into(),
+            "prune.freeze_after_cycles=3".into(),
+        ]
+    };
+    let config = Config::parse("", &overrides(0.7)).unwrap();
+    let data = Bundle::load(&config).unwrap();
+    let mut chain = Chain::start(chain_specs(&config, &data).unwrap().swap_remove(0)).unwrap();
+    while !chain.is_done() {
+        chain.advance(&data.train).unwrap();
+    }
+    let sparsity: Vec<f64> = chain.records().iter().map(|r| r.sparsity).collect();
+    assert!(sparsity.is_sorted() && sparsity[2] == 0.0, "{sparsity:?}");
+    // Nothing is pruned in the first half of a cycle.
+    assert!(sparsity[10..15].iter().all(|s| *s == sparsity[9]), "{sparsity:?}");
+    // A group of the first layer has 5 of 227 parameters.
+    assert!((0.7..0.7 + 5.0 / 227.0).contains(&sparsity[29]), "{sparsity:?}");
+    assert_eq!(sparsity[29], sparsity[39]);
+    let config = Config::parse("", &overrides(0.99)).unwrap();
+    let error = chain_specs(&config, &data).map(|_| ()).unwrap_err().to_string();
+    assert!(error.contains("`prune.target`: is 0.99, but at most 0.96"), "{error}");
 }

@@ -112,6 +112,13 @@ impl Pass for Cut {
 }
 
 impl EmMcmcMethod {
+    /// How many parameters the hard rule could prune at most.
+    pub fn prunable(&self) -> usize {
+        let in_groups =
+            || self.groups.iter().filter(|g| g.prunable()).map(|g| g.range().len()).sum();
+        self.channels.as_ref().map_or_else(in_groups, Channels::prunable)
+    }
+
     /// Whether pruning has ended.
     fn frozen(&self, epoch: usize) -> bool {
         self.config.freeze_after_epochs.is_some_and(|last| epoch > last)
