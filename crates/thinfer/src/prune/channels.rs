@@ -134,6 +134,9 @@ impl Sources {
 impl Channels {
     /// The channels of `network` under the signed or the absolute range rule. With `keep_norm` a
     /// pruned channel keeps its bias and its batch norm.
+    ///
+    /// Deviation: in paper and program a pruned channel always keeps them, and both prune
+    /// convolutions alone; here a hidden linear layer is a convolution over one pixel.
     pub fn new(network: &Network, rule: Rule, keep_norm: bool) -> Self {
         let params = network.params();
         let last = output_layer(network);
@@ -292,6 +295,8 @@ impl Channels {
     /// and an output channel, and whatever a later layer still reads of it does not end with it: so
     /// the output always depends on the data. Where the threshold would end that, the widest channel
     /// that saves it stays.
+    ///
+    /// Deviation: neither paper nor program keeps a layer from dying.
     fn thin(&self, spans: &[Spans], before: &[Live], threshold: f64) -> Vec<Live> {
         let mut now = before.to_vec();
         for (number, layer) in self.layers.iter().enumerate() {
