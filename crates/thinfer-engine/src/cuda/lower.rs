@@ -10,7 +10,7 @@ use super::launch::{Elements, Tile, Which};
 use super::linear::Product;
 use super::memory::Pool;
 use super::nvrtc::source;
-use super::step::{Arg, Place, Program, Space, Step};
+use super::step::{Arg, Launch, Place, Program, Space, Step};
 use crate::error::EngineError;
 use crate::network::{Network, NodeId, Op, Window};
 use crate::ops::loss::{Loss, Scale};
@@ -196,6 +196,28 @@ impl Lower<'_> {
         args.extend([Arg::U32(rows as u32), Arg::U32(channels as u32), Arg::U32(tile.width)]);
         args.extend_from_slice(last);
         tile.step(source::NORM, entry, self.defines(tile.vector, more), args)
+    }
+
+    /// A kernel that sums over the rows of `node` and then goes over them again. `args` end with rows,
+    /// channels and width. `None` where the tensor does not fit such a kernel.
+    pub(super) fn whole(
+        &mut self,
+        node: usize,
+        entry: &'static str,
+        more: &[&'static str],
+        mut args: Vec<Arg>,
+        last: &[Arg],
+    ) -> Option<Step> {
+        let (rows, channels) = (self.pixels(node), self.channels(node));
+        let tile = Tile::whole(rows, channels, self.sms)?;
+        self.program.scratch = self.program.scratch.max(tile.scratch());
+        // Three counters a column of blocks.
+        self.program.counters = self.program.counters.max(3 * tile.grid[1] as usize);
+        args.extend([rows, channels, tile.width as usize].map(|v| Arg::U32(v as u32)));
+        args.extend_from_slice(last);
+        let mut defines = self.defines(true, &["THREADS=512"]);
+        defines.extend(more);
+        Some(tile.step(source::WHOLE, entry, defines, args))
     }
 
     /// A kernel over all `len` values.
@@ -430,7 +452,7 @@ impl Lower<'_> {
             Arg::Words(words),
         ];
         let defines = self.defines(false, &[head]);
-        self.program.training.push(Step::Kernel(super::step::Launch {
+        self.program.training.push(Step::Kernel(Launch {
             source: source::LOSS,
             entry: "loss_head",
             defines,
