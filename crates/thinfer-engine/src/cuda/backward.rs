@@ -130,7 +130,8 @@ impl Lower<'_> {
         match node.op {
             Op::Conv2d { weight, bias, window } => {
                 let dw = self.conv_gradient(weight, from);
-                let problem = self.problem(Direction::Filter, from, at, window);
+                let problem = self.problem(Direction::Filter, at, weight, window);
+                let x = if self.unfolds(weight, from) { self.kept[at] } else { x };
                 self.program.training.push(Step::Conv(problem, [x, dw, dy]));
                 pending.buffers[d].reader = Some(self.filters);
                 self.unpack_gradient(self.filters);
@@ -139,7 +140,7 @@ impl Lower<'_> {
                 if from != 0 {
                     let w = self.conv_weight(weight, from);
                     let dx = self.fresh(pending, from);
-                    let problem = self.problem(Direction::Data, from, at, window);
+                    let problem = self.problem(Direction::Data, at, weight, window);
                     let places = [pending.place(dx), w, dy];
                     self.program.training.push(Step::Conv(problem, places));
                     pending.arrived[from].push(dx);

@@ -26,6 +26,8 @@ pub(crate) mod source {
     );
     pub(crate) const ELEMENTWISE: &str =
         concat!(include_str!("kernels/common.cuh"), include_str!("kernels/elementwise.cu"));
+    pub(crate) const UNFOLD: &str =
+        concat!(include_str!("kernels/common.cuh"), include_str!("kernels/unfold.cu"));
     pub(crate) const POOL: &str =
         concat!(include_str!("kernels/common.cuh"), include_str!("kernels/pool.cu"));
     pub(crate) const LOSS: &str =

@@ -40,6 +40,8 @@ fn a_residual_network_runs_in_few_launches() {
     assert_eq!(count("norm_apply") + count("norm_reduce") + count("norm_dx"), 0);
     // Forward, filter, and data for all but the first.
     assert_eq!(count("conv"), 8 + 8 + 7);
+    // The images have three channels: their windows are read as 27.
+    assert_eq!(count("unfold"), 1);
     // Nothing is added by a kernel of its own.
     assert_eq!(count("sum_two"), 0);
     assert_eq!(count("curve_forward") + count("curve_backward"), 0);
