@@ -19,9 +19,9 @@ use crate::error::EngineError;
 use crate::noise::{Key, Stream};
 
 /// Engines of one list that are measured before the other list has its turn.
-const IN_TURN: usize = 4;
+const IN_TURN: usize = 8;
 /// Time after which the search measures no more engines.
-const SEARCH: Duration = Duration::from_millis(40);
+const SEARCH: Duration = Duration::from_millis(80);
 /// The fastest engines, which are measured again before one of them is taken.
 const FINALISTS: usize = 3;
 /// Runs of an engine that are timed together.
@@ -32,7 +32,7 @@ const LAUNCH: f32 = 0.01;
 const SLOW: f32 = 1.5;
 /// Multiply-adds below which launching takes longer than computing, and engines that are measured then.
 const SMALL: usize = 50_000_000;
-const FEW: usize = 2;
+const FEW: usize = 8;
 /// Random numbers that fill the buffers, again and again.
 const RANDOM: usize = 1 << 20;
 
@@ -332,7 +332,8 @@ mod tests {
     #[test]
     fn lists_take_turns_and_none_is_cut_short() {
         let all = in_turn((0..10).collect(), (100..118).collect());
-        assert_eq!(all[..8], [0, 1, 2, 3, 100, 101, 102, 103]);
+        assert_eq!(all[..8], [0, 1, 2, 3, 4, 5, 6, 7]);
+        assert_eq!(all[8..16], [100, 101, 102, 103, 104, 105, 106, 107]);
         assert_eq!(all[16..19], [8, 9, 108]);
         assert_eq!(all.len(), 28);
         assert_eq!(in_turn(Vec::<u8>::new(), vec![1]), [1]);

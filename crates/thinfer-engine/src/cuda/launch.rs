@@ -9,7 +9,7 @@ const ROWS_AHEAD: usize = 4;
 const WIDEST: usize = 32;
 
 /// Values of a tensor whose reading takes longer than adding up its partial sums.
-pub(crate) const LARGE: usize = 10_000_000;
+const LARGE: usize = 10_000_000;
 /// Groups of eight channels in a tile of a reduction, at most.
 const NARROW: usize = 4;
 

@@ -1,9 +1,8 @@
 //! Batch norms on the way forward: statistics and one pass with everything fused into it, in one kernel
 //! where the tensor fits it.
 
-use super::Precision;
 use super::fuse::{Norm, Other};
-use super::launch::{LARGE, Which};
+use super::launch::Which;
 use super::lower::Lower;
 use super::nvrtc::source;
 use super::step::{Arg, Launch, Place, Space, Step};
@@ -89,10 +88,6 @@ impl Lower<'_> {
         let mut more = [&["K_norm_forward"], more].concat();
         if unit.sums {
             more.push("SUM_IN");
-        }
-        // A large tensor comes from memory, not from the cache: more must be under way.
-        if self.options.precision == Precision::Bf16 && self.len(unit.node) >= LARGE {
-            more.push("ROWS_AHEAD=8");
         }
         self.whole(unit.node, "norm_forward", &more, args, &reads.numbers)
     }

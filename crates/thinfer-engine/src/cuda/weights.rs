@@ -56,11 +56,12 @@ impl Lower<'_> {
     }
 
     /// Whether a convolution reads its input window by window: of few channels, tensor cores would
-    /// multiply mostly zeros.
+    /// multiply mostly zeros. In f32 the zeros are fewer, and often no tensor cores are used at all.
     pub(super) fn unfolds(&self, weight: usize, from: usize) -> bool {
         let shape = &self.network.params()[weight].shape;
         let taps = shape[1] * shape[2];
-        from == 0 && taps > 1 && taps * shape[3] <= UNFOLDED
+        let low = self.options.precision == Precision::Bf16;
+        low && from == 0 && taps > 1 && taps * shape[3] <= UNFOLDED
     }
 
     /// Where the gradient of a convolution's weights goes first.

@@ -4,9 +4,7 @@
 #ifndef THREADS
 #define THREADS 256
 #endif
-#ifndef ROWS_AHEAD
 #define ROWS_AHEAD 4
-#endif
 
 struct Tile {
     u32 x, y, ty, group, first, step, c;
