@@ -192,6 +192,7 @@ impl Arena {
 
     /// The weights that the method owns, beside the marks to change.
     pub fn weights_and_marks(&mut self) -> (&[f32], &mut [u8]) {
+        self.touched = true;
         (&self.weights, &mut self.marks)
     }
 
