@@ -21,6 +21,15 @@ struct Buffer {
 /// used again.
 const UNDER_WAY: usize = 4;
 
+/// Gradients that reach a norm, the mask of its cut, and where the gradient behind the cut goes.
+#[derive(Clone, Copy)]
+struct Arrives {
+    d: Place,
+    d2: Place,
+    mask: Place,
+    out: Place,
+}
+
 /// What the way back keeps track of.
 struct Pending {
     buffers: Vec<Buffer>,
@@ -121,7 +130,8 @@ impl Lower<'_> {
         match node.op {
             Op::Conv2d { weight, bias, window } => {
                 let dw = self.conv_gradient(weight, from);
-                let problem = self.problem(Direction::Filter, from, at, window);
+                let problem = self.problem(Direction::Filter, at, weight, window);
+                let x = if self.unfolds(weight, from) { self.kept[at] } else { x };
                 self.program.training.push(Step::Conv(problem, [x, dw, dy]));
                 pending.buffers[d].reader = Some(self.filters);
                 self.unpack_gradient(self.filters);
@@ -130,7 +140,7 @@ impl Lower<'_> {
                 if from != 0 {
                     let w = self.conv_weight(weight, from);
                     let dx = self.fresh(pending, from);
-                    let problem = self.problem(Direction::Data, from, at, window);
+                    let problem = self.problem(Direction::Data, at, weight, window);
                     let places = [pending.place(dx), w, dy];
                     self.program.training.push(Step::Conv(problem, places));
                     pending.arrived[from].push(dx);
@@ -227,28 +237,18 @@ impl Lower<'_> {
             (true, Some(d2)) if pending.only_mine(d2) => d2,
             (true, _) => self.fresh(pending, unit.out),
         };
-        let mask = self.kept[unit.out];
-        let second = d2.map_or(Place::NOTHING, |b| pending.place(b));
-        let mut more = vec!["K_norm_reduce", cut];
+        let mut more = vec![cut];
         if d2.is_some() {
             more.push("TWO");
         }
         if write {
             more.push("WRITE");
         }
-        let first = [pending.place(d), second, mask];
-        let g_out = if write { pending.place(g) } else { Place::NOTHING };
-        self.norm_reduce(unit.node, &more, first, g_out);
-        // From here on `g` is the gradient and stands for all that arrived.
-        for buffer in list {
-            if buffer != g {
-                self.release(pending, buffer);
-            }
-        }
-        let (from_g, cut) = if write {
-            ([pending.place(g), Place::NOTHING, Place::NOTHING], "CUT=0")
-        } else {
-            ([pending.place(g), Place::NOTHING, mask], cut)
+        let arrives = Arrives {
+            d: pending.place(d),
+            d2: d2.map_or(Place::NOTHING, |b| pending.place(b)),
+            mask: self.kept[unit.out],
+            out: if write { pending.place(g) } else { Place::NOTHING },
         };
         match unit.other {
             Other::None | Other::Value(0) => {}
@@ -256,52 +256,34 @@ impl Lower<'_> {
                 pending.hold(g);
                 pending.arrived[v].push(g);
             }
-            Other::Norm(n) => {
-                let first = [pending.place(g), Place::NOTHING, Place::NOTHING];
-                self.norm_reduce(n, &["K_norm_reduce", "CUT=0"], first, Place::NOTHING);
-                pending.hold(g);
-                self.norm_dx(pending, n, g, "CUT=0", first);
-            }
+            Other::Norm(_) => pending.hold(g),
         }
-        self.norm_dx(pending, unit.node, g, cut, from_g);
+        // `g` stands for all that arrived; what it replaces is read by this norm and nobody after it.
+        let replaced: Vec<usize> = list.into_iter().filter(|buffer| *buffer != g).collect();
+        self.norm_gradient(pending, unit.node, g, &more, arrives);
+        for buffer in replaced {
+            self.release(pending, buffer);
+        }
+        if let Other::Norm(n) = unit.other {
+            let place = pending.place(g);
+            let arrives =
+                Arrives { d: place, d2: Place::NOTHING, mask: Place::NOTHING, out: Place::NOTHING };
+            self.norm_gradient(pending, n, g, &["CUT=0"], arrives);
+        }
     }
 
-    fn norm_reduce(
-        &mut self,
-        norm: usize,
-        more: &[&'static str],
-        [d, d2, mask]: [Place; 3],
-        g_out: Place,
-    ) {
-        let node = &self.network.nodes()[norm];
-        let Op::BatchNorm { scale, shift, .. } = node.op else { return };
-        let args = vec![
-            Arg::At(self.values[node.inputs[0].0]),
-            Arg::At(d),
-            Arg::At(d2),
-            Arg::At(mask),
-            Arg::At(self.saved[norm]),
-            Arg::At(Place::new(Space::Scratch, 0)),
-            Arg::At(Place::new(Space::Counters, 0)),
-            Arg::At(g_out),
-            Arg::At(self.param(scale, Space::Gradient)),
-            Arg::At(self.param(shift, Space::Gradient)),
-        ];
-        let step = self.tiled(Which::Reduction, norm, "norm_reduce", more, args, &[]);
-        self.program.training.push(step);
-    }
-
-    /// The gradient of a norm's input; takes over the caller's hold on `g`.
-    fn norm_dx(
+    /// Gradients of a norm's scale, shift and input; takes over the caller's hold on `g`.
+    fn norm_gradient(
         &mut self,
         pending: &mut Pending,
         norm: usize,
         g: usize,
-        cut: &'static str,
-        [d, d2, mask]: [Place; 3],
+        more: &[&'static str],
+        arrives: Arrives,
     ) {
         let from = self.network.nodes()[norm].inputs[0].0;
         if from == 0 {
+            self.norm_reduce(norm, more, arrives);
             self.release(pending, g);
             return;
         }
@@ -313,25 +295,18 @@ impl Lower<'_> {
         if extra.is_some() {
             pending.arrived[from].clear();
         }
-        let mut more = vec!["K_norm_dx", cut];
-        if extra.is_some() {
-            more.push("EXTRA");
-        }
         let to = match extra {
             _ if pending.only_mine(g) => g,
             Some(extra) if pending.only_mine(extra) => extra,
             _ => self.fresh(pending, from),
         };
-        let args = vec![
-            Arg::At(self.values[from]),
-            Arg::At(d),
-            Arg::At(d2),
-            Arg::At(mask),
-            Arg::At(self.saved[norm]),
-            Arg::At(extra.map_or(Place::NOTHING, |b| pending.place(b))),
-            Arg::At(pending.place(to)),
-        ];
-        let step = self.tiled(Which::Pass, norm, "norm_dx", &more, args, &[]);
+        let added = extra.map_or(Place::NOTHING, |b| pending.place(b));
+        let dx = pending.place(to);
+        let step =
+            self.norm_whole_gradient(norm, more, arrives, [added, dx]).unwrap_or_else(|| {
+                self.norm_reduce(norm, more, arrives);
+                self.norm_dx(norm, more, arrives, [added, dx])
+            });
         self.program.training.push(step);
         if to != g {
             self.release(pending, g);
@@ -340,5 +315,78 @@ impl Lower<'_> {
             self.release(pending, extra);
         }
         pending.arrived[from].push(to);
+    }
+
+    /// Sums and the gradient of the input in one kernel.
+    fn norm_whole_gradient(
+        &mut self,
+        norm: usize,
+        more: &[&'static str],
+        arrives: Arrives,
+        [added, dx]: [Place; 2],
+    ) -> Option<Step> {
+        let node = &self.network.nodes()[norm];
+        let Op::BatchNorm { scale, shift, .. } = node.op else { return None };
+        let args = [
+            self.values[node.inputs[0].0],
+            arrives.d,
+            arrives.d2,
+            arrives.mask,
+            self.saved[norm],
+            Place::new(Space::Scratch, 0),
+            Place::new(Space::Counters, 0),
+            arrives.out,
+            self.param(scale, Space::Gradient),
+            self.param(shift, Space::Gradient),
+            added,
+            dx,
+        ];
+        let mut more = [&["K_norm_backward"], more].concat();
+        if added != Place::NOTHING {
+            more.push("EXTRA");
+        }
+        self.whole(norm, "norm_backward", &more, args.map(Arg::At).to_vec(), &[])
+    }
+
+    fn norm_reduce(&mut self, norm: usize, more: &[&'static str], arrives: Arrives) {
+        let node = &self.network.nodes()[norm];
+        let Op::BatchNorm { scale, shift, .. } = node.op else { return };
+        let args = [
+            self.values[node.inputs[0].0],
+            arrives.d,
+            arrives.d2,
+            arrives.mask,
+            self.saved[norm],
+            Place::new(Space::Scratch, 0),
+            Place::new(Space::Counters, 0),
+            arrives.out,
+            self.param(scale, Space::Gradient),
+            self.param(shift, Space::Gradient),
+        ];
+        let more = [&["K_norm_reduce"], more].concat();
+        let args = args.map(Arg::At).to_vec();
+        let step = self.tiled(Which::Reduction, norm, "norm_reduce", &more, args, &[]);
+        self.program.training.push(step);
+    }
+
+    fn norm_dx(
+        &mut self,
+        norm: usize,
+        more: &[&'static str],
+        arrives: Arrives,
+        [added, dx]: [Place; 2],
+    ) -> Step {
+        // What the sums have written is cut and added up already.
+        let written = arrives.out != Place::NOTHING;
+        let (d, mask) =
+            if written { (arrives.out, Place::NOTHING) } else { (arrives.d, arrives.mask) };
+        let cut: &[&str] = if written { &["CUT=0"] } else { more };
+        let mut more = [&["K_norm_dx"], cut].concat();
+        if added != Place::NOTHING {
+            more.push("EXTRA");
+        }
+        let x = self.values[self.network.nodes()[norm].inputs[0].0];
+        let args = [x, d, Place::NOTHING, mask, self.saved[norm], added, dx];
+        self.tiled(Which::Pass, norm, "norm_dx", &more, args.map(Arg::At).to_vec(), &[])
     }
 }

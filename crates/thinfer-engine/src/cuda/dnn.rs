@@ -212,9 +212,10 @@ fn names(direction: Direction) -> (Kind, [Name; 6]) {
     }
 }
 
-/// The lists of engines that cuDNN offers, in the order in which they are tried.
-pub(crate) const LISTS: [sys::cudnnBackendHeurMode_t; 2] = [
+/// The lists of engines that cuDNN offers: two guesses of what is fast, and what works at all.
+pub(crate) const LISTS: [sys::cudnnBackendHeurMode_t; 3] = [
     sys::cudnnBackendHeurMode_t::CUDNN_HEUR_MODE_A,
+    sys::cudnnBackendHeurMode_t::CUDNN_HEUR_MODE_B,
     sys::cudnnBackendHeurMode_t::CUDNN_HEUR_MODE_FALLBACK,
 ];
 
@@ -237,8 +238,35 @@ pub(crate) fn engines(
     Ok(list)
 }
 
-/// What an engine says of itself: its number and its numerical notes.
-pub(crate) fn describe(engine: &Desc) -> Result<(i64, Vec<u32>), EngineError> {
+/// What an engine configuration says of itself.
+pub(crate) struct About {
+    /// The number of its engine.
+    pub(crate) number: i64,
+    /// Numerical notes.
+    pub(crate) notes: Vec<u32>,
+    /// Kind and value of every knob.
+    pub(crate) knobs: Vec<(i32, i64)>,
+}
+
+/// More knobs than any engine has.
+const MOST_KNOBS: usize = 32;
+
+fn knobs(engine: &Desc) -> Result<Vec<(i32, i64)>, EngineError> {
+    let fresh = || Desc::new(Kind::CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR);
+    let list: Vec<Desc> = (0..MOST_KNOBS).map(|_| fresh()).collect::<Result<_, _>>()?;
+    let mut raw: Vec<_> = list.iter().map(|d| d.0).collect();
+    let tag = Type::CUDNN_TYPE_BACKEND_DESCRIPTOR;
+    let count = engine.get(Name::CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, tag, &mut raw)?;
+    let read = |knob: &Desc| {
+        let (mut kind, mut value) = ([0i32], [0i64]);
+        knob.get(Name::CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, Type::CUDNN_TYPE_KNOB_TYPE, &mut kind)?;
+        knob.get(Name::CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, Type::CUDNN_TYPE_INT64, &mut value)?;
+        Ok((kind[0], value[0]))
+    };
+    list.iter().take(count).map(read).collect()
+}
+
+pub(crate) fn describe(engine: &Desc) -> Result<About, EngineError> {
     let inner = Desc::new(Kind::CUDNN_BACKEND_ENGINE_DESCRIPTOR)?;
     let tag = Type::CUDNN_TYPE_BACKEND_DESCRIPTOR;
     engine.get(Name::CUDNN_ATTR_ENGINECFG_ENGINE, tag, &mut [inner.0])?;
@@ -247,7 +275,10 @@ pub(crate) fn describe(engine: &Desc) -> Result<(i64, Vec<u32>), EngineError> {
     let mut notes = [u32::MAX; 16];
     let tag = Type::CUDNN_TYPE_NUMERICAL_NOTE;
     let count = inner.get(Name::CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, tag, &mut notes)?;
-    Ok((number[0], notes[..count.min(16)].to_vec()))
+    let notes = notes[..count.min(16)].to_vec();
+    // An engine without knobs may refuse to list them.
+    let knobs = knobs(engine).unwrap_or_default();
+    Ok(About { number: number[0], notes, knobs })
 }
 
 /// An engine made ready to run, and the workspace it needs.

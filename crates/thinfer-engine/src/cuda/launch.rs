@@ -13,6 +13,17 @@ const LARGE: usize = 10_000_000;
 /// Groups of eight channels in a tile of a reduction, at most.
 const NARROW: usize = 4;
 
+/// Threads of a block that sums rows and waits for others, as its kernels are compiled: few large
+/// blocks leave few partial sums.
+const WHOLE_THREADS: u32 = 512;
+/// Groups of eight channels in a tile of such a block. A line of the cache at least, because memory is
+/// slow where several blocks share one; not many more, because every block reads the partial sums of
+/// all blocks that share its channels.
+const LINE: usize = 8;
+const WIDEST_WHOLE: usize = 16;
+/// Blocks that share channels, at most; the kernels have room for this many.
+const MOST_PARTS: usize = 256;
+
 /// What a tiled kernel does with its rows.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Which {
@@ -62,6 +73,31 @@ impl Tile {
             block: (width * high) as u32,
             grid: [down as u32, columns as u32],
         }
+    }
+
+    /// Tiles of a kernel whose blocks sum rows, wait for each other and go over the rows again: one
+    /// block a multiprocessor. `None` where sums need a kernel of their own.
+    pub(crate) fn whole(rows: usize, channels: usize, sms: u32) -> Option<Self> {
+        let groups = channels / 8;
+        if groups == 0 || !channels.is_multiple_of(8) {
+            return None;
+        }
+        let waste = |width: usize| groups.next_multiple_of(width) - groups;
+        let widths = LINE.min(groups)..=WIDEST_WHOLE.min(groups);
+        let width = widths.min_by_key(|w| (waste(*w) * 16 / groups, *w))?;
+        let columns = groups.div_ceil(width);
+        let most = (sms as usize / columns).min(MOST_PARTS);
+        if most == 0 {
+            return None;
+        }
+        let high = WHOLE_THREADS as usize / width;
+        let down = rows.div_ceil(high * ROWS_AHEAD).clamp(1, most);
+        Some(Self {
+            vector: true,
+            width: width as u32,
+            block: WHOLE_THREADS,
+            grid: [down as u32, columns as u32],
+        })
     }
 
     /// Bytes of partial sums.
@@ -139,5 +175,18 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn blocks_that_wait_for_each_other_are_few_and_cover_all_channels() {
+        for channels in (1..40).map(|groups| 8 * groups).chain([512, 640, 1000, 2048, 8192]) {
+            for rows in [1, 7, 2048, 131_072] {
+                let tile = Tile::whole(rows, channels, 132).unwrap();
+                assert!(tile.grid[0] * tile.grid[1] <= 132 && tile.grid[0] <= 256, "{tile:?}");
+                assert!(tile.width <= 16 && (tile.width * tile.grid[1]) as usize * 8 >= channels);
+            }
+        }
+        assert_eq!(Tile::whole(64, 10, 132), None);
+        assert_eq!(Tile::whole(64, 8 * 16 * 133, 132), None);
     }
 }

@@ -10,7 +10,8 @@ use super::launch::{Elements, Tile, Which};
 use super::linear::Product;
 use super::memory::Pool;
 use super::nvrtc::source;
-use super::step::{Arg, Place, Program, Space, Step};
+use super::step::{Arg, Launch, Place, Program, Space, Step};
+use super::weights::UNFOLDED;
 use crate::error::EngineError;
 use crate::network::{Network, NodeId, Op, Window};
 use crate::ops::loss::{Loss, Scale};
@@ -198,6 +199,28 @@ impl Lower<'_> {
         tile.step(source::NORM, entry, self.defines(tile.vector, more), args)
     }
 
+    /// A kernel that sums over the rows of `node` and then goes over them again. `args` end with rows,
+    /// channels and width. `None` where the tensor does not fit such a kernel.
+    pub(super) fn whole(
+        &mut self,
+        node: usize,
+        entry: &'static str,
+        more: &[&'static str],
+        mut args: Vec<Arg>,
+        last: &[Arg],
+    ) -> Option<Step> {
+        let (rows, channels) = (self.pixels(node), self.channels(node));
+        let tile = Tile::whole(rows, channels, self.sms)?;
+        self.program.scratch = self.program.scratch.max(tile.scratch());
+        // Three counters a column of blocks.
+        self.program.counters = self.program.counters.max(3 * tile.grid[1] as usize);
+        args.extend([rows, channels, tile.width as usize].map(|v| Arg::U32(v as u32)));
+        args.extend_from_slice(last);
+        let mut defines = self.defines(true, &["THREADS=512"]);
+        defines.extend(more);
+        Some(tile.step(source::WHOLE, entry, defines, args))
+    }
+
     /// A kernel over all `len` values.
     pub(super) fn each(
         &self,
@@ -266,7 +289,8 @@ impl Lower<'_> {
             Op::Input | Op::BatchNorm { .. } => {}
             Op::Conv2d { weight, bias, window } => {
                 let w = self.conv_weight(weight, from);
-                let problem = self.problem(Direction::Forward, from, at, window);
+                let x = if self.unfolds(weight, from) { self.unfold(at, window) } else { x };
+                let problem = self.problem(Direction::Forward, at, weight, window);
                 self.both(Step::Conv(problem, [x, w, y]));
                 if let Some(bias) = bias {
                     self.add_bias(at, y, bias);
@@ -318,6 +342,22 @@ impl Lower<'_> {
                 self.both(step);
             }
         }
+    }
+
+    /// Unfolds the input of a convolution; the result is kept for the way back.
+    fn unfold(&mut self, at: usize, window: Window) -> Place {
+        let len = self.pixels(at) * UNFOLDED;
+        let to = self.arena(len * self.options.precision.bytes());
+        self.kept[at] = to;
+        let (a, b) = (self.network.nodes()[0].shape, self.network.nodes()[at].shape);
+        let ([kh, kw], [sh, sw], [ph, pw]) = (window.size, window.stride, window.padding);
+        let batch = [self.options.batch, a.height, a.width, a.channels, self.channels(0)];
+        let words = [&batch[..], &[b.height, b.width, kh, kw, sh, sw, ph, pw]].concat();
+        let words = words.iter().map(|w| *w as u32).collect();
+        let args = vec![Arg::At(self.values[0]), Arg::At(to), Arg::Words(words)];
+        let elements = Elements::new(len, self.sms);
+        self.both(elements.step(source::UNFOLD, "unfold", self.defines(true, &[]), args));
+        to
     }
 
     /// A pooling kernel over the mean, one thread a group of values of `over`.
@@ -430,7 +470,7 @@ impl Lower<'_> {
             Arg::Words(words),
         ];
         let defines = self.defines(false, &[head]);
-        self.program.training.push(Step::Kernel(super::step::Launch {
+        self.program.training.push(Step::Kernel(Launch {
             source: source::LOSS,
             entry: "loss_head",
             defines,
@@ -441,27 +481,37 @@ impl Lower<'_> {
         d
     }
 
+    /// One pass of the convolution `at`.
     pub(super) fn problem(
         &self,
         direction: Direction,
-        from: usize,
         at: usize,
+        weight: usize,
         window: Window,
     ) -> Problem {
+        let from = self.network.nodes()[at].inputs[0].0;
         let (a, b) = (self.network.nodes()[from].shape, self.network.nodes()[at].shape);
         let (n, c) = (self.options.batch, self.channels(from));
-        Problem {
-            direction,
-            geometry: Geometry {
+        let output = [n, b.channels, b.height, b.width];
+        let geometry = if self.unfolds(weight, from) {
+            Geometry {
+                input: [n, UNFOLDED, b.height, b.width],
+                filter: [b.channels, UNFOLDED, 1, 1],
+                output,
+                stride: [1, 1],
+                padding: [0, 0],
+            }
+        } else {
+            Geometry {
                 input: [n, c, a.height, a.width],
                 filter: [b.channels, c, window.size[0], window.size[1]],
-                output: [n, b.channels, b.height, b.width],
+                output,
                 stride: window.stride,
                 padding: window.padding,
-            },
-            precision: self.options.precision,
-            deterministic: self.options.deterministic,
-        }
+            }
+        };
+        let (precision, deterministic) = (self.options.precision, self.options.deterministic);
+        Problem { direction, geometry, precision, deterministic }
     }
 
     pub(super) fn product(

@@ -1,4 +1,5 @@
-//! Batch norms on the way forward: statistics, then one pass with everything fused into it.
+//! Batch norms on the way forward: statistics and one pass with everything fused into it, in one kernel
+//! where the tensor fits it.
 
 use super::fuse::{Norm, Other};
 use super::launch::Which;
@@ -7,10 +8,19 @@ use super::nvrtc::source;
 use super::step::{Arg, Launch, Place, Space, Step};
 use crate::network::Op;
 
+/// Arguments of the kernels that make statistics.
+struct Reads {
+    /// Two inputs and their sum, or one input.
+    input: [Place; 3],
+    /// Scale, shift, coefficients, running mean and variance.
+    norm: [Place; 5],
+    /// Momentum and epsilon.
+    numbers: [Arg; 2],
+}
+
 impl Lower<'_> {
     pub(super) fn norm_forward(&mut self, unit: &Norm) {
-        self.norm_stats(unit.node, unit.sums);
-        let mut more = vec!["K_norm_apply"];
+        let mut more = Vec::new();
         let (other, saved2) = match unit.other {
             Other::None => (Place::NOTHING, Place::NOTHING),
             Other::Value(v) => {
@@ -23,68 +33,97 @@ impl Lower<'_> {
                 (self.values[self.network.nodes()[n].inputs[0].0], self.saved[n])
             }
         };
-        let from = self.network.nodes()[unit.node].inputs[0].0;
-        let y = self.arena(self.bytes(unit.out));
-        self.values[unit.out] = y;
+        self.values[unit.out] = self.arena(self.bytes(unit.out));
         if unit.relu {
             more.push("RELU");
         }
+        let step = self.norm_apply(unit, &more, [other, saved2, Place::NOTHING]);
+        self.program.inference.push(step);
         // The cut of a sum cannot be made again from x, so it is kept: one bit a value.
-        let masked = unit.relu && unit.other != Other::None && self.options.training;
-        if masked {
+        if unit.relu && unit.other != Other::None && self.options.training {
             let group = if self.channels(unit.out).is_multiple_of(8) { 8 } else { 1 };
             self.kept[unit.out] = self.arena(self.len(unit.out) / group);
-        }
-        let args = |mask: Place, this: &Self| {
-            vec![
-                Arg::At(this.values[from]),
-                Arg::At(this.saved[unit.node]),
-                Arg::At(other),
-                Arg::At(saved2),
-                Arg::At(y),
-                Arg::At(mask),
-            ]
-        };
-        let plain = args(Place::NOTHING, self);
-        let step = self.tiled(Which::Pass, unit.out, "norm_apply", &more, plain, &[]);
-        self.program.inference.push(step.clone());
-        if masked {
             more.push("MASK");
-            let args = args(self.kept[unit.out], self);
-            let step = self.tiled(Which::Pass, unit.out, "norm_apply", &more, args, &[]);
-            self.program.training.push(step);
-        } else {
-            self.program.training.push(step);
         }
+        let places = [other, saved2, self.kept[unit.out]];
+        let step = self.norm_whole(unit, &more, places).unwrap_or_else(|| {
+            self.norm_stats(unit.node, unit.sums);
+            self.norm_apply(unit, &more, places)
+        });
+        self.program.training.push(step);
+    }
+
+    /// The pass over a norm's values, with coefficients that are there already.
+    fn norm_apply(
+        &mut self,
+        unit: &Norm,
+        more: &[&'static str],
+        [other, saved2, mask]: [Place; 3],
+    ) -> Step {
+        let from = self.network.nodes()[unit.node].inputs[0].0;
+        let args = vec![
+            Arg::At(self.values[from]),
+            Arg::At(self.saved[unit.node]),
+            Arg::At(other),
+            Arg::At(saved2),
+            Arg::At(self.values[unit.out]),
+            Arg::At(mask),
+        ];
+        let more = [&["K_norm_apply"], more].concat();
+        self.tiled(Which::Pass, unit.out, "norm_apply", &more, args, &[])
+    }
+
+    /// Statistics and the pass over values in one kernel.
+    fn norm_whole(
+        &mut self,
+        unit: &Norm,
+        more: &[&'static str],
+        [other, saved2, mask]: [Place; 3],
+    ) -> Option<Step> {
+        let reads = self.norm_reads(unit.node, unit.sums)?;
+        let mut args = reads.input.map(Arg::At).to_vec();
+        args.extend([other, saved2, self.values[unit.out], mask].map(Arg::At));
+        args.extend([Space::Scratch, Space::Counters].map(|s| Arg::At(Place::new(s, 0))));
+        args.extend(reads.norm.map(Arg::At));
+        let mut more = [&["K_norm_forward"], more].concat();
+        if unit.sums {
+            more.push("SUM_IN");
+        }
+        self.whole(unit.node, "norm_forward", &more, args, &reads.numbers)
     }
 
     fn norm_stats(&mut self, norm: usize, sums: bool) {
+        let Some(reads) = self.norm_reads(norm, sums) else { return };
+        let more: &[&str] = if sums { &["K_norm_stats", "SUM_IN"] } else { &["K_norm_stats"] };
+        let mut args = reads.input.map(Arg::At).to_vec();
+        args.extend([Space::Scratch, Space::Counters].map(|s| Arg::At(Place::new(s, 0))));
+        args.extend(reads.norm.map(Arg::At));
+        let step = self.tiled(Which::Reduction, norm, "norm_stats", more, args, &reads.numbers);
+        self.program.training.push(step);
+    }
+
+    /// What the statistics of a norm read and write. `sums`: its input is a sum that is made on the way.
+    fn norm_reads(&self, norm: usize, sums: bool) -> Option<Reads> {
         let node = &self.network.nodes()[norm];
-        let Op::BatchNorm { scale, shift, mean, variance, momentum, eps } = node.op else { return };
+        let Op::BatchNorm { scale, shift, mean, variance, momentum, eps } = node.op else {
+            return None;
+        };
         let from = node.inputs[0].0;
         let x = self.values[from];
-        let (a, b, sum) = if sums {
+        let input = if sums {
             let inputs = &self.network.nodes()[from].inputs;
-            (self.values[inputs[0].0], self.values[inputs[1].0], x)
+            [self.values[inputs[0].0], self.values[inputs[1].0], x]
         } else {
-            (x, Place::NOTHING, Place::NOTHING)
+            [x, Place::NOTHING, Place::NOTHING]
         };
-        let more: &[&str] = if sums { &["K_norm_stats", "SUM_IN"] } else { &["K_norm_stats"] };
-        let args = vec![
-            Arg::At(a),
-            Arg::At(b),
-            Arg::At(sum),
-            Arg::At(Place::new(Space::Scratch, 0)),
-            Arg::At(Place::new(Space::Counters, 0)),
-            Arg::At(self.param(scale, Space::Weights)),
-            Arg::At(self.param(shift, Space::Weights)),
-            Arg::At(self.saved[norm]),
-            Arg::At(self.stat(mean)),
-            Arg::At(self.stat(variance)),
+        let norm = [
+            self.param(scale, Space::Weights),
+            self.param(shift, Space::Weights),
+            self.saved[norm],
+            self.stat(mean),
+            self.stat(variance),
         ];
-        let last = [Arg::F32(momentum as f32), Arg::F32(eps as f32)];
-        let step = self.tiled(Which::Reduction, norm, "norm_stats", more, args, &last);
-        self.program.training.push(step);
+        Some(Reads { input, norm, numbers: [Arg::F32(momentum as f32), Arg::F32(eps as f32)] })
     }
 
     /// One kernel that turns all running statistics into coefficients; also gives every norm its

@@ -15,10 +15,19 @@ pub(crate) mod source {
     pub(crate) const NORM: &str = concat!(
         include_str!("kernels/common.cuh"),
         include_str!("kernels/tiles.cuh"),
+        include_str!("kernels/gradient.cuh"),
         include_str!("kernels/norm.cu")
+    );
+    pub(crate) const WHOLE: &str = concat!(
+        include_str!("kernels/common.cuh"),
+        include_str!("kernels/tiles.cuh"),
+        include_str!("kernels/gradient.cuh"),
+        include_str!("kernels/whole.cu")
     );
     pub(crate) const ELEMENTWISE: &str =
         concat!(include_str!("kernels/common.cuh"), include_str!("kernels/elementwise.cu"));
+    pub(crate) const UNFOLD: &str =
+        concat!(include_str!("kernels/common.cuh"), include_str!("kernels/unfold.cu"));
     pub(crate) const POOL: &str =
         concat!(include_str!("kernels/common.cuh"), include_str!("kernels/pool.cu"));
     pub(crate) const LOSS: &str =

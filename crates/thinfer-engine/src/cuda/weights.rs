@@ -8,7 +8,9 @@ use super::nvrtc::source;
 use super::step::{Arg, Launch, Place, Space, Step};
 
 /// Values that a block moves between packed and flat weights.
-const PIECE: usize = 16384;
+const PIECE: usize = 4096;
+/// Channels of an input that was unfolded.
+pub(super) const UNFOLDED: usize = 32;
 
 impl Lower<'_> {
     /// Weights in the flat buffer that has the precision of the activations.
@@ -29,7 +31,7 @@ impl Lower<'_> {
         }
         let param = &self.network.params()[weight];
         let flat = self.flat_weight(weight);
-        let (inner, padded) = (param.shape[3], self.channels(from));
+        let (inner, padded) = self.conv_channels(weight, from);
         let place = if inner == padded && flat.offset.is_multiple_of(16) {
             flat
         } else {
@@ -43,10 +45,29 @@ impl Lower<'_> {
         place
     }
 
+    /// The innermost axis of a convolution's weights, as stored and as cuDNN reads it.
+    fn conv_channels(&self, weight: usize, from: usize) -> (usize, usize) {
+        let shape = &self.network.params()[weight].shape;
+        if self.unfolds(weight, from) {
+            (shape[1] * shape[2] * shape[3], UNFOLDED)
+        } else {
+            (shape[3], self.channels(from))
+        }
+    }
+
+    /// Whether a convolution reads its input window by window: of few channels, tensor cores would
+    /// multiply mostly zeros. In f32 the zeros are fewer, and often no tensor cores are used at all.
+    pub(super) fn unfolds(&self, weight: usize, from: usize) -> bool {
+        let shape = &self.network.params()[weight].shape;
+        let taps = shape[1] * shape[2];
+        let low = self.options.precision == Precision::Bf16;
+        low && from == 0 && taps > 1 && taps * shape[3] <= UNFOLDED
+    }
+
     /// Where the gradient of a convolution's weights goes first.
     pub(super) fn conv_gradient(&mut self, weight: usize, from: usize) -> Place {
         let param = &self.network.params()[weight];
-        let (inner, padded) = (param.shape[3], self.channels(from));
+        let (inner, padded) = self.conv_channels(weight, from);
         let exact = self.options.precision != Precision::Bf16;
         if exact && inner == padded && (param.offset * 4).is_multiple_of(16) {
             return self.param(weight, Space::Gradient);

@@ -13,6 +13,7 @@ use super::container::{self, Container};
 use super::device::{CudaChain, OnCuda};
 use super::examples::{Examples, image_rows};
 use super::gradient::GradientPlan;
+use crate::data::images::Speed;
 use crate::data::{ImageData, View};
 use crate::error::{Error, Result};
 use crate::images::Classifier;
@@ -333,6 +334,11 @@ impl Chain {
             self.end_epoch(ticks[ticks.len() - 1], data, Some(cuda))?;
         }
         Ok(())
+    }
+
+    /// How fast the images of this epoch are decoded, where a GPU waits for them.
+    pub fn decoding(&self) -> Option<Speed> {
+        self.cuda.as_ref().and_then(CudaChain::decoding)
     }
 
     /// Brings everything that a checkpoint holds to the host.

@@ -10,6 +10,7 @@ use super::Device;
 use super::chain::ChainSpec;
 use super::examples::Examples;
 use crate::config::Config;
+use crate::data::images::{Prefetch, Speed};
 use crate::data::{ImageData, Images, View};
 use crate::error::{Error, Result};
 use crate::methods::Tick;
@@ -46,6 +47,16 @@ pub(crate) struct CudaChain {
     session: Option<Session>,
     /// Whether the device has newer weights or a newer state than the host.
     ahead: Ahead,
+    /// Images of this epoch that are decoded while the device is at work.
+    decoder: Option<Decoder>,
+}
+
+/// The rest of an epoch, decoded ahead.
+struct Decoder {
+    epoch: usize,
+    /// The batch that the next images belong to.
+    next: usize,
+    images: Prefetch,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -64,7 +75,7 @@ impl CudaChain {
         if let Some(reason) = spec.method.needs_host() {
             return Err(Error::Data(reason.to_owned()));
         }
-        Ok(Self { on, session: None, ahead: Ahead::default() })
+        Ok(Self { on, session: None, ahead: Ahead::default(), decoder: None })
     }
 
     /// The GPU.
@@ -75,6 +86,11 @@ impl CudaChain {
     /// The network in training, once there is one.
     pub(crate) fn session(&self) -> Option<&Session> {
         self.session.as_ref()
+    }
+
+    /// How fast the images of this epoch were decoded, where they are.
+    pub(crate) fn decoding(&self) -> Option<Speed> {
+        self.decoder.as_ref().map(|decoder| decoder.images.speed())
     }
 
     /// How many steps are done in one go: all of an epoch, unless images are decoded on the way.
@@ -117,14 +133,23 @@ impl CudaChain {
         let key = |stream| Key::new(spec.seed, spec.chain, stream);
         let mut order = key(Stream::Shuffle).permutation(tick.epoch as u64, data.rows());
         if let Examples::Images(ImageData { train: Images::Streamed(stream), .. }) = data {
-            let slots = 2 * chunk * spec.batch;
-            let from = first * spec.batch;
-            let rows = &order[from..(from + ticks.len() * spec.batch).min(order.len())];
-            let mut bytes = vec![0; rows.len() * stream.shape().len()];
-            let view = View::Random { key: key(Stream::Augment), epoch: tick.epoch as u64 };
-            stream.fill(rows, view, &mut bytes)?;
-            let labels: Vec<u32> = rows.iter().map(|&row| stream.labels()[row as usize]).collect();
-            session.fill(from % slots, &bytes, &labels)?;
+            let (slots, from) = (2 * chunk * spec.batch, first * spec.batch);
+            let fits = |d: &&mut Decoder| d.epoch == tick.epoch && d.next == first;
+            if self.decoder.as_mut().filter(fits).is_none() {
+                let view = View::Random { key: key(Stream::Augment), epoch: tick.epoch as u64 };
+                let (stream, rest) = (Arc::clone(stream), order[from..].to_vec());
+                let images = Prefetch::new(stream, rest, chunk * spec.batch, view, 0)?;
+                self.decoder = Some(Decoder { epoch: tick.epoch, next: first, images });
+            }
+            if let Some(decoder) = &mut self.decoder
+                && let Some(images) = decoder.images.next()?
+            {
+                let rows = &order[from..from + images.bytes.len() / stream.shape().len()];
+                let labels: Vec<u32> =
+                    rows.iter().map(|&row| stream.labels()[row as usize]).collect();
+                session.fill(from % slots, images.bytes, &labels)?;
+                decoder.next = first + ticks.len();
+            }
             order.iter_mut().enumerate().for_each(|(at, row)| *row = (at % slots) as u32);
         }
         let augment = key(Stream::Augment).kernel_words(tick.epoch as u64);

@@ -15,6 +15,7 @@ use thinfer_engine::cuda::Gpu;
 use super::chain::{Chain, ChainSpec, Record, Snapshot};
 use super::examples::Examples;
 use super::{Device, OnCuda, container};
+use crate::data::images::Speed;
 use crate::error::{Error, Result};
 use crate::posterior::{snapshot_from_bytes, snapshot_to_bytes};
 use crate::run::RunInfo;
@@ -184,6 +185,7 @@ fn run_chain(spec: ChainSpec, data: Examples<'_>, setting: &Setting<'_>) -> Resu
     let mut saved_at = Instant::now();
     let mut saved_step = chain.step();
     let mut told_at = Instant::now();
+    let mut told_of_decoding = false;
     while !chain.is_done() {
         if setting.stop.load(Ordering::Relaxed) {
             let folder = setting.folder.unwrap_or(Path::new("memory"));
@@ -193,6 +195,11 @@ fn run_chain(spec: ChainSpec, data: Examples<'_>, setting: &Setting<'_>) -> Resu
             return Err(Error::Interrupted(folder.to_owned()));
         }
         chain.advance(data).map_err(|error| name_checkpoint(error, setting.folder, number))?;
+        let epoch_is_over = chain.step().is_multiple_of(chain.spec().clock.steps_per_epoch);
+        if let Some(speed) = chain.decoding().filter(|_| epoch_is_over && !told_of_decoding) {
+            setting.observer.notice(&decoding_note(speed));
+            told_of_decoding = true;
+        }
         if told_at.elapsed() > Duration::from_millis(100) || chain.is_done() {
             setting.observer.progress(number, chain.step(), total, chain.records().last());
             told_at = Instant::now();
@@ -208,6 +215,21 @@ fn run_chain(spec: ChainSpec, data: Examples<'_>, setting: &Setting<'_>) -> Resu
         }
     }
     Ok(result_of(chain))
+}
+
+/// Waiting for more than this share of the time is worth a word of advice.
+const LONG_WAIT: f64 = 0.2;
+
+fn decoding_note(speed: Speed) -> String {
+    let (rate, waited) = (speed.images_per_second, 100.0 * speed.waited);
+    let advice = if speed.waited > LONG_WAIT {
+        "; decoding is the bottleneck: more cores, or images stored at a smaller size, would make training faster"
+    } else {
+        ""
+    };
+    format!(
+        "{rate:.0} images a second are decoded and trained on, and the GPU waits for them {waited:.0} % of the time{advice}"
+    )
 }
 
 /// Puts the place of the last good state into a message about a run that went wrong.

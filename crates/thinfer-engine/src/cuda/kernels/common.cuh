@@ -45,14 +45,11 @@ __device__ __forceinline__ void open(const Raw& r, float* v) {
         v[2 * i + 1] = __uint_as_float(w[i] & 0xffff0000u);
     }
 }
-__device__ __forceinline__ void put(act* p, const float* v) {
-    uint4 r;
-    r.x = to_bf16x2(v[0], v[1]);
-    r.y = to_bf16x2(v[2], v[3]);
-    r.z = to_bf16x2(v[4], v[5]);
-    r.w = to_bf16x2(v[6], v[7]);
-    *(uint4*)p = r;
+__device__ __forceinline__ Raw close(const float* v) {
+    return Raw{make_uint4(to_bf16x2(v[0], v[1]), to_bf16x2(v[2], v[3]), to_bf16x2(v[4], v[5]),
+                          to_bf16x2(v[6], v[7]))};
 }
+__device__ __forceinline__ void store(act* p, const Raw& r) { *(uint4*)p = r.a; }
 #elif V == 8
 struct Raw { float4 a, b; };
 __device__ __forceinline__ Raw fetch(const act* p) {
@@ -62,18 +59,23 @@ __device__ __forceinline__ void open(const Raw& r, float* v) {
     v[0] = r.a.x; v[1] = r.a.y; v[2] = r.a.z; v[3] = r.a.w;
     v[4] = r.b.x; v[5] = r.b.y; v[6] = r.b.z; v[7] = r.b.w;
 }
-__device__ __forceinline__ void put(act* p, const float* v) {
-    ((float4*)p)[0] = make_float4(v[0], v[1], v[2], v[3]);
-    ((float4*)p)[1] = make_float4(v[4], v[5], v[6], v[7]);
+__device__ __forceinline__ Raw close(const float* v) {
+    return Raw{make_float4(v[0], v[1], v[2], v[3]), make_float4(v[4], v[5], v[6], v[7])};
+}
+__device__ __forceinline__ void store(act* p, const Raw& r) {
+    ((float4*)p)[0] = r.a;
+    ((float4*)p)[1] = r.b;
 }
 #else
 struct Raw { act a; };
 __device__ __forceinline__ Raw fetch(const act* p) { return Raw{*p}; }
 __device__ __forceinline__ void open(const Raw& r, float* v) { v[0] = up(r.a); }
-__device__ __forceinline__ void put(act* p, const float* v) { *p = down(v[0]); }
+__device__ __forceinline__ Raw close(const float* v) { return Raw{down(v[0])}; }
+__device__ __forceinline__ void store(act* p, const Raw& r) { *p = r.a; }
 #endif
 
 __device__ __forceinline__ void take(const act* p, float* v) { open(fetch(p), v); }
+__device__ __forceinline__ void put(act* p, const float* v) { store(p, close(v)); }
 
 // Values the next layer will see: what a later kernel recomputes must be rounded in the same way.
 __device__ __forceinline__ float rounded(float x) { return up(down(x)); }

@@ -1,7 +1,9 @@
 // A block works on tx groups of V channels and strides over rows; a thread keeps its channels.
 // Column sums are made in two stages: each block writes one partial row, and the last block to
 // finish adds the partial rows in their order. Only a counter is atomic, so the bits never change.
+#ifndef THREADS
 #define THREADS 256
+#endif
 #define ROWS_AHEAD 4
 
 struct Tile {

@@ -8,7 +8,9 @@ use flate2::bufread::GzDecoder;
 use thinfer_engine::Shape;
 
 use super::pickle;
-use super::{ImageData, ImageSet, Look, check_md5, md5_of, missing, place, problem};
+use super::{
+    Download, ImageData, ImageSet, Look, Published, check_md5, md5_of, missing, place, problem,
+};
 use crate::config::{DataConfig, DataKind};
 use crate::data::table::{available_memory, check_memory};
 use crate::error::{Error, Result};
@@ -19,7 +21,8 @@ const PIXELS: usize = SIDE * SIDE;
 /// One of the two sets.
 struct Collection {
     kind: DataKind,
-    classes: &'static [&'static str],
+    /// Their names, with blanks between.
+    classes: &'static str,
     mean: &'static [f32],
     sd: &'static [f32],
     versions: [Version; 2],
@@ -59,18 +62,7 @@ const fn batch(name: &'static str, rows: usize, md5: &'static str) -> Batch {
 
 static CIFAR10: Collection = Collection {
     kind: DataKind::Cifar10,
-    classes: &[
-        "airplane",
-        "automobile",
-        "bird",
-        "cat",
-        "deer",
-        "dog",
-        "frog",
-        "horse",
-        "ship",
-        "truck",
-    ],
+    classes: "airplane automobile bird cat deer dog frog horse ship truck",
     mean: &[0.4914, 0.4822, 0.4465],
     sd: &[0.2023, 0.1994, 0.2010],
     versions: [
@@ -107,108 +99,15 @@ static CIFAR10: Collection = Collection {
 
 static CIFAR100: Collection = Collection {
     kind: DataKind::Cifar100,
-    classes: &[
-        "apple",
-        "aquarium_fish",
-        "baby",
-        "bear",
-        "beaver",
-        "bed",
-        "bee",
-        "beetle",
-        "bicycle",
-        "bottle",
-        "bowl",
-        "boy",
-        "bridge",
-        "bus",
-        "butterfly",
-        "camel",
-        "can",
-        "castle",
-        "caterpillar",
-        "cattle",
-        "chair",
-        "chimpanzee",
-        "clock",
-        "cloud",
-        "cockroach",
-        "couch",
-        "crab",
-        "crocodile",
-        "cup",
-        "dinosaur",
-        "dolphin",
-        "elephant",
-        "flatfish",
-        "forest",
-        "fox",
-        "girl",
-        "hamster",
-        "house",
-        "kangaroo",
-        "keyboard",
-        "lamp",
-        "lawn_mower",
-        "leopard",
-        "lion",
-        "lizard",
-        "lobster",
-        "man",
-        "maple_tree",
-        "motorcycle",
-        "mountain",
-        "mouse",
-        "mushroom",
-        "oak_tree",
-        "orange",
-        "orchid",
-        "otter",
-        "palm_tree",
-        "pear",
-        "pickup_truck",
-        "pine_tree",
-        "plain",
-        "plate",
-        "poppy",
-        "porcupine",
-        "possum",
-        "rabbit",
-        "raccoon",
-        "ray",
-        "road",
-        "rocket",
-        "rose",
-        "sea",
-        "seal",
-        "shark",
-        "shrew",
-        "skunk",
-        "skyscraper",
-        "snail",
-        "snake",
-        "spider",
-        "squirrel",
-        "streetcar",
-        "sunflower",
-        "sweet_pepper",
-        "table",
-        "tank",
-        "telephone",
-        "television",
-        "tiger",
-        "tractor",
-        "train",
-        "trout",
-        "tulip",
-        "turtle",
-        "wardrobe",
-        "whale",
-        "willow_tree",
-        "wolf",
-        "woman",
-        "worm",
-    ],
+    classes: "apple aquarium_fish baby bear beaver bed bee beetle bicycle bottle bowl boy bridge \
+        bus butterfly camel can castle caterpillar cattle chair chimpanzee clock cloud \
+        cockroach couch crab crocodile cup dinosaur dolphin elephant flatfish forest fox \
+        girl hamster house kangaroo keyboard lamp lawn_mower leopard lion lizard lobster man \
+        maple_tree motorcycle mountain mouse mushroom oak_tree orange orchid otter palm_tree \
+        pear pickup_truck pine_tree plain plate poppy porcupine possum rabbit raccoon ray \
+        road rocket rose sea seal shark shrew skunk skyscraper snail snake spider squirrel \
+        streetcar sunflower sweet_pepper table tank telephone television tiger tractor train \
+        trout tulip turtle wardrobe whale willow_tree wolf woman worm",
     mean: &[0.5071, 0.4867, 0.4408],
     sd: &[0.2675, 0.2565, 0.2761],
     versions: [
@@ -232,15 +131,46 @@ static CIFAR100: Collection = Collection {
     ],
 };
 
+fn collection(kind: DataKind) -> &'static Collection {
+    if kind == DataKind::Cifar10 { &CIFAR10 } else { &CIFAR100 }
+}
+
+/// The binary version, which is the quickest to read.
+pub(super) fn published(kind: DataKind) -> Published {
+    let version = &collection(kind).versions[0];
+    let file = Download { name: version.archive, md5: version.archive_md5 };
+    Published { address: "https://www.cs.toronto.edu/~kriz/", files: vec![file] }
+}
+
+/// Whether a version lies at `path`.
+pub(super) fn is_at(kind: DataKind, path: &Path) -> bool {
+    collection(kind).find(path).is_ok()
+}
+
+/// What reading the files at `path` has compared with official checksums, in words.
+pub(super) fn checksums(kind: DataKind, path: &Path) -> Vec<String> {
+    let Ok((version, source)) = collection(kind).find(path) else { return Vec::new() };
+    let batch = |batch: &Batch| match batch.md5 {
+        Some(md5) => format!("{}: MD5 {md5}, the official file", batch.name),
+        None => format!("{}: no official MD5 is known; size and labels are right", batch.name),
+    };
+    match source {
+        Source::Folder(_) => version.train.iter().chain([&version.test]).map(batch).collect(),
+        Source::Archive(_) => {
+            vec![format!("{}: MD5 {}, the official file", version.archive, version.archive_md5)]
+        }
+    }
+}
+
 pub(super) fn load(data: &DataConfig) -> Result<ImageData> {
-    let collection = if data.kind == DataKind::Cifar10 { &CIFAR10 } else { &CIFAR100 };
+    let collection = collection(data.kind);
     let (train, test) = collection.read(&place(data))?;
     let look = Look {
         mean: collection.mean,
         sd: collection.sd,
         padding: 4,
         flip: true,
-        classes: collection.classes.iter().map(|name| (*name).to_owned()).collect(),
+        classes: collection.names().map(str::to_owned).collect(),
     };
     look.held(data, train, test, Vec::new())
 }
@@ -252,6 +182,10 @@ enum Source {
 }
 
 impl Collection {
+    fn names(&self) -> impl Iterator<Item = &'static str> {
+        self.classes.split_whitespace()
+    }
+
     fn read(&self, given: &Path) -> Result<(ImageSet, ImageSet)> {
         let (version, source) = self.find(given)?;
         let rows = version.train.iter().map(|batch| batch.rows).sum::<usize>() + version.test.rows;
@@ -260,10 +194,10 @@ impl Collection {
         let bytes = (rows + 2 * largest) as u64 * 3 * PIXELS as u64;
         check_memory(self.kind.name(), Some(bytes), available_memory())?;
         match source {
-            Source::Folder(folder) => version.from_folder(&folder, self),
+            Source::Folder(folder) => version.read_folder(&folder, self),
             Source::Archive(archive) => {
                 check_md5(&archive, version.archive_md5)?;
-                version.from_archive(&archive, self)
+                version.read_archive(&archive, self)
             }
         }
     }
@@ -308,7 +242,7 @@ impl Collection {
 }
 
 impl Version {
-    fn from_folder(&self, folder: &Path, collection: &Collection) -> Result<(ImageSet, ImageSet)> {
+    fn read_folder(&self, folder: &Path, collection: &Collection) -> Result<(ImageSet, ImageSet)> {
         let read = |batch: &Batch, into: &mut Rows| {
             let path = folder.join(batch.name);
             let bytes = std::fs::read(&path).map_err(|e| Error::file("read", &path, e))?;
@@ -334,7 +268,7 @@ impl Version {
     }
 
     /// Reads the archive once; its files may come in any order.
-    fn from_archive(&self, path: &Path, collection: &Collection) -> Result<(ImageSet, ImageSet)> {
+    fn read_archive(&self, path: &Path, collection: &Collection) -> Result<(ImageSet, ImageSet)> {
         let unreadable = |error: std::io::Error| {
             problem(path, format!("cannot be unpacked ({error}); remove it and get it again"))
         };
@@ -432,7 +366,7 @@ impl Rows {
         row: usize,
         collection: &Collection,
     ) -> std::result::Result<(), String> {
-        let classes = collection.classes.len();
+        let classes = collection.names().count();
         match u32::try_from(label) {
             Ok(label) if (label as usize) < classes => self.labels.push(label),
             _ => {
@@ -483,7 +417,7 @@ mod tests {
     /// Two versions of one small set, so that tests need no official file.
     const TINY: Collection = Collection {
         kind: DataKind::Cifar10,
-        classes: &["a", "b", "c"],
+        classes: "a b c",
         mean: &[0.0; 3],
         sd: &[1.0; 3],
         versions: [
@@ -578,22 +512,20 @@ mod tests {
 
     #[test]
     fn both_versions_are_read_unpacked_and_packed() {
-        let all: [(fn() -> Vec<(String, Vec<u8>)>, &str, &str); 2] = [
-            (binary_files, "tiny-bin", "tiny-binary.tar.gz"),
-            (python_files, "tiny-py", "tiny-python.tar.gz"),
-        ];
-        for (files, below, archive) in all {
+        for (files, below, archive) in [
+            (binary_files(), "tiny-bin", "tiny-binary.tar.gz"),
+            (python_files(), "tiny-py", "tiny-python.tar.gz"),
+        ] {
             for at in ["", below] {
                 let folder = tempfile::tempdir().unwrap();
-                write(&folder.path().join(at), &files());
+                write(&folder.path().join(at), &files);
                 assert_whole(TINY.read(folder.path()));
             }
             let folder = tempfile::tempdir().unwrap();
             let path = folder.path().join(archive);
             // Files may come in any order.
-            let mut files = files();
-            files.reverse();
-            pack(&path, below, &files);
+            let reversed: Vec<_> = files.iter().rev().cloned().collect();
+            pack(&path, below, &reversed);
             let tiny = with_archives(&folder.path().join("tiny-binary.tar.gz"), &path);
             assert_whole(tiny.read(folder.path()));
             let renamed = folder.path().join("renamed.tgz");
@@ -674,7 +606,7 @@ mod tests {
         for part in ["cifar-100-binary.tar.gz", "cifar-100-python", "thinfer data get cifar100"] {
             assert!(text.contains(part), "{text}");
         }
-        assert_eq!(CIFAR100.classes.len(), 100);
-        assert!(CIFAR100.classes.is_sorted());
+        assert_eq!((CIFAR10.names().count(), CIFAR100.names().count()), (10, 100));
+        assert!(CIFAR100.names().is_sorted());
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use thinfer_engine::augment::Augment;
 
-use super::{ImageData, ImageSet, Images, cifar, mnist, shapes};
+use super::{ImageData, ImageSet, Images, cifar, mnist, own, shapes};
 use crate::config::{Config, DataConfig, DataKind};
 use crate::error::{Error, Result};
 
@@ -17,6 +17,7 @@ impl ImageData {
             DataKind::Shapes => shapes::load(config),
             DataKind::Mnist | DataKind::FashionMnist => mnist::load(data),
             DataKind::Cifar10 | DataKind::Cifar100 => cifar::load(data),
+            DataKind::Images => own::load(config),
             other => {
                 Err(Error::config("data.kind", format!("is {}, which has no images", other.name())))
             }

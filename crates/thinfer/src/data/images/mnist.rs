@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use thinfer_engine::Shape;
 
 use super::idx::Idx;
-use super::{ImageData, ImageSet, Look, problem};
+use super::inspect::compare;
+use super::{Download, ImageData, ImageSet, Look, Published, problem};
 use crate::config::{DataConfig, DataKind};
 use crate::error::{Error, Result};
 
@@ -25,6 +26,59 @@ const GARMENTS: [&str; 10] = [
 
 /// Where Debian's package `dataset-fashion-mnist` puts the files.
 const DEBIAN: &str = "/usr/share/datasets/fashion-mnist";
+
+/// The files and the MD5 of those of MNIST and of Fashion-MNIST.
+const FILES: [(&str, &str, &str); 4] = [
+    (
+        "train-images-idx3-ubyte.gz",
+        "f68b3c2dcbeaaa9fbdd348bbdeb94873",
+        "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
+    ),
+    (
+        "train-labels-idx1-ubyte.gz",
+        "d53e105ee54ea40749a09fcbcd1e9432",
+        "25c81989df183df01b3e8a0aad5dffbe",
+    ),
+    (
+        "t10k-images-idx3-ubyte.gz",
+        "9fb629c4189551a2d022fa330f9573f3",
+        "bef4ecab320f06d8554ea6380940ec79",
+    ),
+    (
+        "t10k-labels-idx1-ubyte.gz",
+        "ec29112dd5afa0611ce80d1b7f02629c",
+        "bb300cfdad3c16e7a12a480ee83cd310",
+    ),
+];
+
+pub(super) fn published(kind: DataKind) -> Published {
+    let digits = kind == DataKind::Mnist;
+    let file =
+        |(name, mnist, fashion)| Download { name, md5: if digits { mnist } else { fashion } };
+    let address = if digits {
+        // The site of its authors refuses downloads; this is the copy that torchvision uses.
+        "https://ossci-datasets.s3.amazonaws.com/mnist/"
+    } else {
+        "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/"
+    };
+    Published { address, files: FILES.map(file).to_vec() }
+}
+
+/// Whether the files of one of the two sets lie at `path`.
+pub(super) fn is_at(path: &Path) -> bool {
+    places(path).iter().any(|place| file(place, "train-images-idx3-ubyte").is_some())
+}
+
+/// Compares the packed files at `path` with the official ones, in words. Files that were packed
+/// again hold the same images; gzip has its own checksum.
+pub(super) fn checksums(kind: DataKind, path: &Path) -> Result<Vec<String>> {
+    let published = published(kind).files.into_iter();
+    let found =
+        places(path).into_iter().find(|place| file(place, "train-images-idx3-ubyte").is_some());
+    let folder = found.unwrap_or_else(|| path.to_owned());
+    let files = published.map(|download| (folder.join(download.name), download.md5));
+    compare(&files.filter(|(path, _)| path.is_file()).collect::<Vec<_>>())
+}
 
 pub(super) fn load(data: &DataConfig) -> Result<ImageData> {
     let folder = folder(data)?;
@@ -53,21 +107,20 @@ fn look(kind: DataKind) -> Look {
     }
 }
 
-/// The folder of the files: the given one, or where torchvision puts them below it.
+/// Where the files may be below a folder: in it, or where torchvision puts them.
+fn places(given: &Path) -> Vec<PathBuf> {
+    ["", "raw", "MNIST/raw", "FashionMNIST/raw"].iter().map(|below| given.join(below)).collect()
+}
+
+/// The folder of the files.
 fn folder(data: &DataConfig) -> Result<PathBuf> {
     let given = super::place(data);
-    let mut places = vec![given.clone(), given.join("raw"), given.join("MNIST/raw")];
-    if data.kind == DataKind::FashionMnist {
-        places[2] = given.join("FashionMNIST/raw");
-        if data.path.is_none() {
-            places.push(DEBIAN.into());
-        }
+    let mut places = places(&given);
+    if data.kind == DataKind::FashionMnist && data.path.is_none() {
+        places.push(DEBIAN.into());
     }
-    let found = places.iter().find(|place| file(place, "train-images-idx3-ubyte").is_some());
-    match found {
-        Some(place) => Ok(place.clone()),
-        None => Err(super::missing(&given, data.kind, "train-images-idx3-ubyte[.gz]")),
-    }
+    let found = places.into_iter().find(|place| file(place, "train-images-idx3-ubyte").is_some());
+    found.ok_or_else(|| super::missing(&given, data.kind, "train-images-idx3-ubyte[.gz]"))
 }
 
 /// The file called `name`, as it is or gzipped.
@@ -123,10 +176,9 @@ mod tests {
     use std::fs;
     use std::io::Write;
 
-    use super::super::Images;
     use super::super::idx::tests::file as idx_file;
+    use super::super::testing::{held, load};
     use super::*;
-    use crate::config::Config;
 
     fn gzip(bytes: &[u8]) -> Vec<u8> {
         let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
@@ -152,25 +204,12 @@ mod tests {
         fs::write(folder.join("t10k-labels-idx1-ubyte.gz"), gzip(&labels(&[1, 2]))).unwrap();
     }
 
-    fn load_from(folder: &Path, kind: &str) -> Result<ImageData> {
-        let set = format!("data.path={}", folder.display());
-        let config = Config::parse(&format!("data.kind = \"{kind}\""), &[set]).unwrap();
-        ImageData::load(&config)
-    }
-
-    fn held(images: &Images) -> &ImageSet {
-        match images {
-            Images::Held(set) => set,
-            Images::Streamed(_) => panic!("IDX files are held in memory"),
-        }
-    }
-
     #[test]
     fn plain_and_gzipped_files_are_read_from_either_layout() {
         for below in ["", "raw", "MNIST/raw"] {
             let folder = tempfile::tempdir().unwrap();
             whole(&folder.path().join(below));
-            let data = load_from(folder.path(), "mnist").unwrap();
+            let data = load("mnist", folder.path(), &[]).unwrap();
             assert_eq!(data.train.labels(), [9, 0, 4]);
             assert_eq!(data.test.labels(), [1, 2]);
             assert_eq!(held(&data.train).image(1)[..3], [31, 32, 33]);
@@ -185,7 +224,7 @@ mod tests {
         whole(folder.path());
         let key = thinfer_engine::noise::Key::new(1, 0, thinfer_engine::noise::Stream::Augment);
         let mirrored = |kind: &str| {
-            let augment = load_from(folder.path(), kind).unwrap().augment;
+            let augment = load(kind, folder.path(), &[]).unwrap().augment;
             (0..50).filter(|row| augment.choice(key, 0, *row).mirrored).count()
         };
         assert_eq!(mirrored("mnist"), 0);
@@ -202,7 +241,7 @@ mod tests {
                 Some(bytes) => fs::write(path, bytes).unwrap(),
                 None => fs::remove_file(path).unwrap(),
             }
-            load_from(folder.path(), "mnist").unwrap_err().to_string()
+            load("mnist", folder.path(), &[]).unwrap_err().to_string()
         };
         let train = "train-images-idx3-ubyte";
         let text = refused(train, None);

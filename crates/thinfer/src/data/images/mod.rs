@@ -1,12 +1,23 @@
 //! Images: sets held in memory as bytes, and streams that are decoded when they are needed.
 
 mod cifar;
+mod crop;
+mod decode;
 mod files;
+mod folders;
 mod idx;
+mod inspect;
 mod load;
 mod mnist;
+mod own;
 mod pickle;
+mod prefetch;
+mod published;
 mod shapes;
+mod shards;
+mod stream;
+#[cfg(test)]
+mod testing;
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -18,7 +29,10 @@ use thinfer_engine::noise::Key;
 use crate::error::{Error, Result};
 pub use files::md5_of;
 use files::{check_md5, gzip_or_plain, missing, problem};
+pub use inspect::{ClassCount, Inspection, Unreadable};
 use load::{Look, place};
+pub use prefetch::{Chunk, Prefetch, Speed};
+pub use published::{Download, Published};
 
 /// Images of one shape with their classes, in memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -92,6 +106,11 @@ pub trait ImageStream: Debug + Send + Sync {
 
     /// Writes the images of `rows` one after another, on all threads of the current pool.
     fn fill(&self, rows: &[u32], view: View, out: &mut [u8]) -> Result<()>;
+
+    /// How many images could not be read by now and were replaced by others of their class.
+    fn skipped(&self) -> usize {
+        0
+    }
 }
 
 /// Images to train on or to look at.

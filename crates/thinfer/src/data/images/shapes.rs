@@ -151,6 +151,7 @@ fn star(x: f32, y: f32) -> f32 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::testing::held;
     use super::*;
 
     fn config(seed: u64, train: usize) -> Config {
@@ -158,13 +159,6 @@ mod tests {
             "seed = {seed}\n[data]\nkind = \"shapes\"\ntrain_rows = {train}\ntest_rows = 500"
         );
         Config::parse(&text, &[]).unwrap()
-    }
-
-    fn held(images: &super::super::Images) -> &ImageSet {
-        match images {
-            super::super::Images::Held(set) => set,
-            super::super::Images::Streamed(_) => panic!("shapes are held in memory"),
-        }
     }
 
     #[test]

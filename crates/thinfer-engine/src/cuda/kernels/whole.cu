@@ -1,0 +1,451 @@
+// Batch norm in one kernel each way: blocks sum their parts of the rows, wait until all parts of their
+// channels are summed, and go back over the same rows, which the caches still have where they fit.
+//
+// A block that waits may keep one that has not begun from running, so parts are not tied to blocks: a
+// block takes parts until none is left, and only then waits. Whoever is waited for is running then, and
+// no launch can hang, whatever else the device does. Sums are added part by part in their order, so it
+// does not matter who made them.
+#ifndef RES
+#define RES 0
+#endif
+
+#define MOST_PARTS 256
+#define MOST_COLUMNS (16 * V)
+#define ZERO4 make_float4(0.f, 0.f, 0.f, 0.f)
+
+__device__ __forceinline__ Tile part_of(u32 part, u32 channels, u32 tx) {
+    Tile t = tile(channels, tx);
+    t.active = t.active && t.y < t.ty;
+    t.first = part * t.ty + t.y;
+    return t;
+}
+
+// What the blocks of a column share; all zero between kernels.
+struct Column {
+    u32* taken;   // parts that a block has begun, and one more for every block that found none
+    u32* summed;  // parts whose sums are written
+    u32* passed;  // blocks that need neither any more
+};
+
+__device__ __forceinline__ Column column_of(u32* counters) {
+    u32* mine = counters + 3 * blockIdx.y;
+    return Column{mine, mine + 1, mine + 2};
+}
+
+// Waits until all parts of the column are summed.
+__device__ __forceinline__ void wait_for_sums(const Column& c) {
+    if (threadIdx.x == 0) {
+        while (*(volatile u32*)c.summed != gridDim.x) {}
+        __threadfence();
+    }
+    __syncthreads();
+}
+
+// The last block of a column leaves zeros for the next kernel.
+__device__ __forceinline__ void clear(const Column& c, u32 before) {
+    if (threadIdx.x == 0 && before == gridDim.x - 1) *c.taken = *c.summed = *c.passed = 0;
+}
+
+__device__ __forceinline__ float4 four(const float* v) {
+    return make_float4(v[0], v[1], v[2], v[3]);
+}
+
+// Adds the sums of all threads of a block, publishes them as those of `part`, and takes the next part.
+__device__ void publish(const Tile& t, u32 tx, u32 part, const float* s0, const float* s1,
+                        float* rows, float* partial, const Column& c, u32* next) {
+    const u32 columns = tx * V, items = 2 * columns, shares = THREADS / items;
+    __syncthreads();
+    if (threadIdx.x == 0) *next = atomicAdd(c.taken, 1u);
+    if (t.y < t.ty) {
+        // Four values at once: one by one, the threads of a warp would wait for the same few banks.
+        float4* to = (float4*)(rows + t.y * items + t.x * V);
+#pragma unroll
+        for (int j = 0; j < V / 4; j++) {
+            to[j] = four(s0 + 4 * j);
+            to[columns / 4 + j] = four(s1 + 4 * j);
+        }
+    }
+    __syncthreads();
+    const u32 item = threadIdx.x % items, share = threadIdx.x / items;
+    float sum = 0.f;
+    if (share < shares) {
+#pragma unroll 8
+        for (u32 row = share; row < t.ty; row += shares) sum += rows[row * items + item];
+    }
+    __syncthreads();
+    if (share < shares) rows[threadIdx.x] = sum;
+    __syncthreads();
+    if (threadIdx.x < items) {
+        sum = 0.f;
+        for (u32 i = 0; i < shares; i++) sum += rows[i * items + threadIdx.x];
+        partial[(size_t)(blockIdx.y * gridDim.x + part) * items + threadIdx.x] = sum;
+    }
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        __threadfence();
+        atomicAdd(c.summed, 1u);
+    }
+}
+
+// Adds the sums of all parts: `rows[0 .. 2 * tx * V]`.
+__device__ void add_parts(u32 tx, float* rows, const float* partial) {
+    const u32 items = 2 * tx * V, quads = items / 4, shares = THREADS / quads;
+    const float4* all = (const float4*)(partial + (size_t)blockIdx.y * gridDim.x * items);
+    const u32 quad = threadIdx.x % quads, share = threadIdx.x / quads;
+    float4 sum = ZERO4;
+    for (u32 first = share; first < gridDim.x && share < shares; first += 10 * shares) {
+        float4 v[10];
+#pragma unroll
+        for (int j = 0; j < 10; j++) {
+            const u32 row = first + j * shares;
+            v[j] = row < gridDim.x ? __ldcg(all + row * quads + quad) : ZERO4;
+        }
+#pragma unroll
+        for (int j = 0; j < 10; j++) {
+            sum.x += v[j].x;
+            sum.y += v[j].y;
+            sum.z += v[j].z;
+            sum.w += v[j].w;
+        }
+    }
+    __syncthreads();
+    if (share < shares) ((float4*)rows)[threadIdx.x] = sum;
+    __syncthreads();
+    float total = 0.f;
+    if (threadIdx.x < items) {
+#pragma unroll 8
+        for (u32 i = 0; i < shares; i++) total += rows[i * items + threadIdx.x];
+    }
+    __syncthreads();
+    if (threadIdx.x < items) rows[threadIdx.x] = total;
+    __syncthreads();
+}
+
+#ifdef K_norm_forward
+// y = a x + b with a and b from the batch, and what `norm_apply` can add and cut. SUM_IN: x is the sum of
+// two inputs and is written on the way.
+extern "C" __global__ void __launch_bounds__(THREADS, 1) norm_forward(
+    const act* x, const act* x2, act* sum, const act* other, const float* saved2, act* y, u8* mask,
+    float* partial, u32* counters, const float* scale, const float* shift, float* saved,
+    float* running_mean, float* running_variance, u32 height, u32 channels, u32 tx,
+    float momentum, float eps) {
+    __shared__ __align__(16) float rows[2 * THREADS * V];
+    __shared__ float coefficients[2 * MOST_COLUMNS];
+    __shared__ u16 parts[MOST_PARTS];
+    __shared__ u32 next;
+    const Column column = column_of(counters);
+    if (threadIdx.x == 0) next = atomicAdd(column.taken, 1u);
+    const u32 own = blockIdx.y * tx * V + threadIdx.x;
+    const bool finishes = threadIdx.x < tx * V && own < channels;
+    float own_x = 0.f, own_scale = 0.f, own_shift = 0.f;
+    if (finishes) {
+        own_x = up(x[own]);
+#ifdef SUM_IN
+        own_x = rounded(own_x + up(x2[own]));
+#endif
+        own_scale = scale[own];
+        own_shift = shift[own];
+    }
+    // Sums are taken around the first row, so that a large mean does not swallow the variance.
+    float around[V];
+    Tile t = part_of(0, channels, tx);
+    const u32 turns = (height + ROWS_AHEAD * t.step - 1) / (ROWS_AHEAD * t.step) * ROWS_AHEAD;
+#pragma unroll
+    for (int j = 0; j < V; j++) around[j] = 0.f;
+    if (t.active) {
+        take(x + t.c, around);
+#ifdef SUM_IN
+        float first[V];
+        take(x2 + t.c, first);
+#pragma unroll
+        for (int j = 0; j < V; j++) around[j] = rounded(around[j] + first[j]);
+#endif
+    }
+    __syncthreads();
+    u32 count = 0;
+    while (next < gridDim.x) {
+        const u32 part = next;
+        t = part_of(part, channels, tx);
+        float s0[V], s1[V];
+#pragma unroll
+        for (int j = 0; j < V; j++) s0[j] = s1[j] = 0.f;
+        // From the last row to the first: the cache still has what was written last. The second pass
+        // goes the other way and begins with what this one has read last.
+        for (u32 k = t.active ? turns : 0; k > 0;) {
+            k -= ROWS_AHEAD;
+            Raw raw[ROWS_AHEAD];
+#ifdef SUM_IN
+            Raw raw2[ROWS_AHEAD];
+#endif
+#pragma unroll
+            for (int i = 0; i < ROWS_AHEAD; i++) {
+                const size_t at = (size_t)min(t.first + (k + i) * t.step, height - 1) * channels + t.c;
+                raw[i] = fetch(x + at);
+#ifdef SUM_IN
+                raw2[i] = fetch(x2 + at);
+#endif
+            }
+#pragma unroll
+            for (int i = 0; i < ROWS_AHEAD; i++) {
+                const u32 row = t.first + (k + i) * t.step;
+                if (row >= height) break;
+                float v[V];
+                open(raw[i], v);
+#ifdef SUM_IN
+                float w[V];
+                open(raw2[i], w);
+#pragma unroll
+                for (int j = 0; j < V; j++) v[j] += w[j];
+                raw[i] = close(v);
+                open(raw[i], v);
+                store(sum + (size_t)row * channels + t.c, raw[i]);
+#endif
+#pragma unroll
+                for (int j = 0; j < V; j++) {
+                    const float d = v[j] - around[j];
+                    s0[j] += d;
+                    s1[j] = fmaf(d, d, s1[j]);
+                }
+            }
+        }
+        if (threadIdx.x == 0) parts[count] = (u16)part;
+        count++;
+        publish(t, tx, part, s0, s1, rows, partial, column, &next);
+    }
+    if (count > 0) wait_for_sums(column);
+    u32 before = 0;
+    if (threadIdx.x == 0) before = atomicAdd(column.passed, 1u);
+    if (count > 0) add_parts(tx, rows, partial);
+    if (finishes && count > 0) {
+        const float n = (float)height;
+        const float d = rows[threadIdx.x] / n;
+        const float mean = own_x + d;
+        const float variance = fmaxf(rows[tx * V + threadIdx.x] / n - d * d, 0.f);
+        const float inverse = 1.f / sqrtf(variance + eps);
+        const float a = own_scale * inverse, b = own_shift - mean * a;
+        coefficients[threadIdx.x] = a;
+        coefficients[tx * V + threadIdx.x] = b;
+        if (parts[0] == 0) {
+            saved[own] = a;
+            saved[channels + own] = b;
+            saved[2 * channels + own] = mean;
+            saved[3 * channels + own] = inverse;
+            const float own_mean = running_mean[own];
+            running_mean[own] = own_mean + momentum * (mean - own_mean);
+            // A single pixel has no unbiased variance: the old one stays.
+            if (height > 1) {
+                const float unbiased = variance * (n / (n - 1.f)), old = running_variance[own];
+                running_variance[own] = old + momentum * (unbiased - old);
+            }
+        }
+    }
+    __syncthreads();
+#ifdef SUM_IN
+    const act* from = sum;
+#else
+    const act* from = x;
+#endif
+    float a[V], b[V];
+    per_channel(coefficients, t.x * V, a);
+    per_channel(coefficients + tx * V, t.x * V, b);
+#if RES == 2
+    float a2[V], b2[V];
+    if (t.active) {
+        per_channel(saved2, t.c, a2);
+        per_channel(saved2 + channels, t.c, b2);
+    }
+#endif
+    for (u32 at_part = count; at_part > 0; at_part--) {
+        t = part_of(parts[at_part - 1], channels, tx);
+        for (u32 k = 0; t.active && k < turns; k += ROWS_AHEAD) {
+            Raw raw[ROWS_AHEAD];
+#if RES > 0
+            Raw more[ROWS_AHEAD];
+#endif
+#pragma unroll
+            for (int i = 0; i < ROWS_AHEAD; i++) {
+                const size_t at = (size_t)min(t.first + (k + i) * t.step, height - 1) * channels + t.c;
+                raw[i] = fetch(from + at);
+#if RES > 0
+                more[i] = fetch(other + at);
+#endif
+            }
+#pragma unroll
+            for (int i = 0; i < ROWS_AHEAD; i++) {
+                const u32 row = t.first + (k + i) * t.step;
+                if (row >= height) break;
+                float v[V];
+                open(raw[i], v);
+#pragma unroll
+                for (int j = 0; j < V; j++) v[j] = fmaf(a[j], v[j], b[j]);
+#if RES > 0
+                float w[V];
+                open(more[i], w);
+#pragma unroll
+                for (int j = 0; j < V; j++) {
+#if RES == 2
+                    v[j] += fmaf(a2[j], w[j], b2[j]);
+#else
+                    v[j] += w[j];
+#endif
+                }
+#endif
+#ifdef MASK
+                u32 bits = 0;
+#pragma unroll
+                for (int j = 0; j < V; j++) bits |= (v[j] > 0.f ? 1u : 0u) << j;
+                mask[(size_t)row * (channels / V) + t.group] = (u8)bits;
+#endif
+#ifdef RELU
+#pragma unroll
+                for (int j = 0; j < V; j++) v[j] = v[j] <= 0.f ? 0.f : v[j];
+#endif
+                put(y + (size_t)row * channels + t.c, v);
+            }
+        }
+    }
+    clear(column, before);
+}
+#endif
+
+#ifdef K_norm_backward
+// The gradients of scale, shift and input. WRITE: the gradient behind the cut goes out too, for the other
+// branch of a residual sum. EXTRA: x already has a gradient from elsewhere, which is added.
+extern "C" __global__ void __launch_bounds__(THREADS, 1) norm_backward(
+    const act* x, const act* d, const act* d2, const u8* mask, const float* saved, float* partial,
+    u32* counters, act* g_out, float* dscale, float* dshift, const act* extra, act* dx, u32 height,
+    u32 channels, u32 tx) {
+    __shared__ __align__(16) float rows[2 * THREADS * V];
+    __shared__ float coefficients[2 * MOST_COLUMNS];
+    __shared__ u16 parts[MOST_PARTS];
+    __shared__ u32 next;
+    const Column column = column_of(counters);
+    if (threadIdx.x == 0) next = atomicAdd(column.taken, 1u);
+    const u32 own = blockIdx.y * tx * V + threadIdx.x;
+    const bool finishes = threadIdx.x < tx * V && own < channels;
+    float own_a = 0.f, own_mean = 0.f, own_inverse = 0.f;
+    if (finishes) {
+        own_a = saved[own];
+        own_mean = saved[2 * channels + own];
+        own_inverse = saved[3 * channels + own];
+    }
+    float a[V], b[V], mean[V];
+    Tile t = part_of(0, channels, tx);
+    const u32 turns = (height + ROWS_AHEAD * t.step - 1) / (ROWS_AHEAD * t.step) * ROWS_AHEAD;
+    if (t.active) {
+        per_channel(saved + 2 * channels, t.c, mean);
+        per_channel(saved, t.c, a);
+#if CUT == 1
+        per_channel(saved + channels, t.c, b);
+#endif
+    }
+    __syncthreads();
+    u32 count = 0;
+    while (next < gridDim.x) {
+        const u32 part = next;
+        t = part_of(part, channels, tx);
+        float s0[V], s1[V];
+#pragma unroll
+        for (int j = 0; j < V; j++) s0[j] = s1[j] = 0.f;
+        for (u32 k = t.active ? turns : 0; k > 0;) {
+            k -= ROWS_AHEAD;
+            Raw raw[ROWS_AHEAD];
+            Gradient raw_g[ROWS_AHEAD];
+#pragma unroll
+            for (int i = 0; i < ROWS_AHEAD; i++) {
+                const u32 row = min(t.first + (k + i) * t.step, height - 1);
+                raw[i] = fetch(x + (size_t)row * channels + t.c);
+                raw_g[i] = fetch_gradient(d, d2, mask, row, channels, t);
+            }
+#pragma unroll
+            for (int i = 0; i < ROWS_AHEAD; i++) {
+                const u32 row = t.first + (k + i) * t.step;
+                if (row >= height) break;
+                float v[V], g[V];
+                open(raw[i], v);
+                open_gradient(raw_g[i], v, a, b, g);
+#ifdef WRITE
+                put(g_out + (size_t)row * channels + t.c, g);
+#endif
+#pragma unroll
+                for (int j = 0; j < V; j++) {
+                    s0[j] += g[j];
+                    s1[j] = fmaf(g[j], v[j] - mean[j], s1[j]);
+                }
+            }
+        }
+        if (threadIdx.x == 0) parts[count] = (u16)part;
+        count++;
+        publish(t, tx, part, s0, s1, rows, partial, column, &next);
+    }
+    if (count > 0) wait_for_sums(column);
+    u32 before = 0;
+    if (threadIdx.x == 0) before = atomicAdd(column.passed, 1u);
+    if (count > 0) add_parts(tx, rows, partial);
+    if (finishes && count > 0) {
+        const float sum = rows[threadIdx.x], product = rows[tx * V + threadIdx.x];
+        const float n = (float)height;
+        const float c2 = -own_a * own_inverse * own_inverse * (product / n);
+        coefficients[threadIdx.x] = c2;
+        coefficients[tx * V + threadIdx.x] = -own_a * (sum / n) - c2 * own_mean;
+        if (parts[0] == 0) {
+            dshift[own] = sum;
+            dscale[own] = product * own_inverse;
+        }
+    }
+    __syncthreads();
+    float c2[V], c3[V];
+    per_channel(coefficients, t.x * V, c2);
+    per_channel(coefficients + tx * V, t.x * V, c3);
+    for (u32 at_part = count; at_part > 0; at_part--) {
+        t = part_of(parts[at_part - 1], channels, tx);
+        for (u32 k = 0; t.active && k < turns; k += ROWS_AHEAD) {
+            Raw raw[ROWS_AHEAD];
+#ifdef WRITE
+            Raw raw_g[ROWS_AHEAD];
+#else
+            Gradient raw_g[ROWS_AHEAD];
+#endif
+#ifdef EXTRA
+            Raw more[ROWS_AHEAD];
+#endif
+#pragma unroll
+            for (int i = 0; i < ROWS_AHEAD; i++) {
+                const u32 row = min(t.first + (k + i) * t.step, height - 1);
+                const size_t at = (size_t)row * channels + t.c;
+                raw[i] = fetch(x + at);
+#ifdef WRITE
+                raw_g[i] = fetch(g_out + at);
+#else
+                raw_g[i] = fetch_gradient(d, d2, mask, row, channels, t);
+#endif
+#ifdef EXTRA
+                more[i] = fetch(extra + at);
+#endif
+            }
+#pragma unroll
+            for (int i = 0; i < ROWS_AHEAD; i++) {
+                const u32 row = t.first + (k + i) * t.step;
+                if (row >= height) break;
+                float v[V], g[V];
+                open(raw[i], v);
+#ifdef WRITE
+                open(raw_g[i], g);
+#else
+                open_gradient(raw_g[i], v, a, b, g);
+#endif
+#pragma unroll
+                for (int j = 0; j < V; j++) g[j] = fmaf(a[j], g[j], fmaf(c2[j], v[j], c3[j]));
+#ifdef EXTRA
+                float w[V];
+                open(more[i], w);
+#pragma unroll
+                for (int j = 0; j < V; j++) g[j] += w[j];
+#endif
+                put(dx + (size_t)row * channels + t.c, g);
+            }
+        }
+    }
+    clear(column, before);
+}
+#endif

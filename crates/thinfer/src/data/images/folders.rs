@@ -1,0 +1,133 @@
+//! Folders with a folder for each class, as ImageNet is usually kept.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rayon::prelude::*;
+
+use super::own::{Listing, entries, file_name};
+use super::problem;
+use super::stream::Item;
+use crate::error::Result;
+
+/// Folders inside a class beyond this depth are not looked into; links may go round in circles.
+const DEEPEST: usize = 8;
+
+/// What a file is by its name.
+fn is_image(path: &Path) -> bool {
+    let extension = path.extension().unwrap_or_default().to_string_lossy().to_lowercase();
+    ["jpg", "jpeg", "png"].contains(&extension.as_str())
+}
+
+fn is_hidden(path: &Path) -> bool {
+    file_name(path).starts_with('.')
+}
+
+/// The classes of a folder and their images.
+struct Class {
+    name: String,
+    /// Files and their sizes, in the order of their names.
+    files: Vec<(PathBuf, u64)>,
+    /// Files with other extensions.
+    ignored: usize,
+}
+
+/// Lists `root/train/CLASS/…` and `root/val/CLASS/…`, or `root/CLASS/…`.
+pub(super) fn list(root: &Path) -> Result<Listing> {
+    let inside: Vec<PathBuf> =
+        entries(root)?.into_iter().filter(|path| path.is_dir() && !is_hidden(path)).collect();
+    let named = |words: &[&str]| {
+        inside.iter().find(|path| words.contains(&file_name(path).to_lowercase().as_str()))
+    };
+    let train = named(&["train"]);
+    let test = named(&["val", "validation", "test"]);
+    let (Some(train), Some(test)) = (train, test) else {
+        if let Some(lonely) = train.or(test).filter(|_| inside.len() == 1) {
+            // A single part: the test images are taken out of it.
+            return listing(classes(lonely)?, None);
+        }
+        return listing(classes(root)?, None);
+    };
+    listing(classes(train)?, Some((classes(test)?, test)))
+}
+
+/// The folders of `part`, each a class.
+fn classes(part: &Path) -> Result<Vec<Class>> {
+    let inside = entries(part)?;
+    let folders: Vec<&PathBuf> =
+        inside.iter().filter(|path| path.is_dir() && !is_hidden(path)).collect();
+    if folders.is_empty() {
+        let images = inside.iter().filter(|path| is_image(path)).count();
+        let text = if images > 0 {
+            format!(
+                "has {images} images but no folders of classes; put the images of each class into a folder of its own"
+            )
+        } else {
+            "has no folders of classes; put the images of each class into a folder of its own, or set `data.path` to where they are".into()
+        };
+        return Err(problem(part, text));
+    }
+    folders
+        .into_par_iter()
+        .map(|folder| {
+            let mut class = Class { name: file_name(folder), files: Vec::new(), ignored: 0 };
+            walk(folder, 0, &mut class)?;
+            Ok(class)
+        })
+        .collect()
+}
+
+fn walk(folder: &Path, depth: usize, class: &mut Class) -> Result<()> {
+    for path in entries(folder)?.into_iter().filter(|path| !is_hidden(path)) {
+        let Ok(metadata) = path.metadata() else {
+            class.ignored += 1;
+            continue;
+        };
+        if metadata.is_dir() {
+            if depth < DEEPEST {
+                walk(&path, depth + 1, class)?;
+            }
+        } else if is_image(&path) {
+            class.files.push((path, metadata.len()));
+        } else {
+            class.ignored += 1;
+        }
+    }
+    Ok(())
+}
+
+fn listing(train: Vec<Class>, test: Option<(Vec<Class>, &Path)>) -> Result<Listing> {
+    let names: Vec<String> = train.iter().map(|class| class.name.clone()).collect();
+    let ignored = train.iter().chain(test.iter().flat_map(|(test, _)| test));
+    let ignored: usize = ignored.map(|class| class.ignored).sum();
+    let mut notes = Vec::new();
+    if ignored > 0 {
+        notes.push(format!("{ignored} files that are not .jpg, .jpeg or .png are passed over"));
+    }
+    let items = |classes: Vec<Class>| -> std::result::Result<Vec<Item>, String> {
+        let mut items = Vec::new();
+        for class in classes {
+            // Classes are sorted by name, as the folders are.
+            let Ok(label) = names.binary_search(&class.name) else { return Err(class.name) };
+            items.extend(class.files.into_iter().map(|(path, len)| Item {
+                file: Arc::from(path),
+                offset: 0,
+                len,
+                label: label as u32,
+            }));
+        }
+        Ok(items)
+    };
+    let unknown = |folder: &Path, name: String| {
+        let text = format!(
+            "has the class `{name}`, which the training images do not have; rename or remove it"
+        );
+        problem(folder, text)
+    };
+    let test = match test {
+        Some((classes, folder)) => Some(items(classes).map_err(|name| unknown(folder, name))?),
+        None => None,
+    };
+    let train = items(train).map_err(|name| unknown(Path::new("train"), name))?;
+    Ok(Listing { classes: names, train, test, notes })
+}

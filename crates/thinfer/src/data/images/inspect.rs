@@ -1,0 +1,243 @@
+//! Says what is in a folder of images, and whether it can be used.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use rayon::prelude::*;
+use serde::Serialize;
+use toml::Value;
+
+use super::decode::Header;
+use super::own::Listing;
+use super::stream::Item;
+use super::{ImageData, cifar, md5_of, mnist};
+use crate::config::{Config, DataKind};
+use crate::error::{Error, Result};
+
+/// What was found.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Inspection {
+    /// What it is, as `data.kind` names it.
+    pub kind: DataKind,
+    /// Training images. All of them where they are not divided.
+    pub train: usize,
+    /// Test images; nothing where the images are not divided.
+    pub test: Option<usize>,
+    /// The classes, in their order.
+    pub classes: Vec<ClassCount>,
+    /// The smallest and the largest width of the images.
+    pub width: (usize, usize),
+    /// The smallest and the largest height.
+    pub height: (usize, usize),
+    /// What was compared with checksums, and what came out.
+    pub checksums: Vec<String>,
+    /// Images that cannot be read, and why.
+    pub unreadable: Vec<Unreadable>,
+    /// What the user should know.
+    pub notes: Vec<String>,
+}
+
+/// How many images a class has.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ClassCount {
+    /// The name of the class.
+    pub name: String,
+    /// Training images.
+    pub train: usize,
+    /// Test images.
+    pub test: usize,
+}
+
+/// An image that cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Unreadable {
+    /// The file, with the place in it where it is a shard.
+    pub name: String,
+    /// What is wrong.
+    pub problem: String,
+}
+
+impl Inspection {
+    /// Reads all images at `path`. Without a kind it is guessed from the names of the files.
+    pub fn of(path: &Path, kind: Option<DataKind>) -> Result<Self> {
+        let found = path.metadata().map_err(|e| Error::file("read", path, e));
+        found?;
+        match kind.unwrap_or_else(|| guess(path)) {
+            DataKind::Images => own(path),
+            kind => published(path, kind),
+        }
+    }
+}
+
+/// The kind that the files at `path` look like.
+fn guess(path: &Path) -> DataKind {
+    for kind in [DataKind::Cifar10, DataKind::Cifar100] {
+        if cifar::is_at(kind, path) {
+            return kind;
+        }
+    }
+    if mnist::is_at(path) {
+        let name = path.to_string_lossy().to_lowercase();
+        // Both sets have files of the same names and sizes.
+        return if name.contains("fashion") { DataKind::FashionMnist } else { DataKind::Mnist };
+    }
+    DataKind::Images
+}
+
+fn published(path: &Path, kind: DataKind) -> Result<Inspection> {
+    let text = |text: &str| Value::String(text.to_owned());
+    let path_text = path.to_str().ok_or_else(|| {
+        Error::Data(format!(
+            "{}: is no text that a configuration could hold; rename it",
+            path.display()
+        ))
+    })?;
+    let settings = BTreeMap::from([
+        ("data.kind".to_owned(), text(kind.name())),
+        ("data.path".to_owned(), text(path_text)),
+    ]);
+    let data = ImageData::load(&Config::resolve(&settings)?)?;
+    let count = |labels: &[u32], class: usize| {
+        labels.iter().filter(|label| **label as usize == class).count()
+    };
+    let class = |(class, name): (usize, &String)| ClassCount {
+        name: name.clone(),
+        train: count(data.train.labels(), class),
+        test: count(data.test.labels(), class),
+    };
+    let shape = data.train.shape();
+    Ok(Inspection {
+        kind,
+        train: data.train.rows(),
+        test: Some(data.test.rows()),
+        classes: data.classes.iter().enumerate().map(class).collect(),
+        width: (shape.width, shape.width),
+        height: (shape.height, shape.height),
+        checksums: match kind {
+            DataKind::Cifar10 | DataKind::Cifar100 => cifar::checksums(kind, path),
+            _ => mnist::checksums(kind, path)?,
+        },
+        unreadable: Vec::new(),
+        notes: data.notes,
+    })
+}
+
+fn own(path: &Path) -> Result<Inspection> {
+    let listing = Listing::read(path)?;
+    let none = Vec::new();
+    let test = listing.test.as_ref().unwrap_or(&none);
+    let all: Vec<&Item> = listing.train.iter().chain(test).collect();
+    let sizes: Vec<std::result::Result<(usize, usize), String>> =
+        all.par_iter().map(|item| decoded(item)).collect();
+    let unreadable = all.iter().zip(&sizes).filter_map(|(item, size)| {
+        let problem = size.as_ref().err()?.clone();
+        Some(Unreadable { name: item.name(), problem })
+    });
+    let range = |of: fn(&(usize, usize)) -> usize| {
+        let values = || sizes.iter().flatten().map(of);
+        (values().min().unwrap_or(0), values().max().unwrap_or(0))
+    };
+    let count = |items: &[Item], class: usize| {
+        items.iter().filter(|item| item.label as usize == class).count()
+    };
+    let class = |(class, name): (usize, &String)| ClassCount {
+        name: name.clone(),
+        train: count(&listing.train, class),
+        test: count(test, class),
+    };
+    Ok(Inspection {
+        kind: DataKind::Images,
+        train: listing.train.len(),
+        test: listing.test.as_ref().map(Vec::len),
+        classes: listing.classes.iter().enumerate().map(class).collect(),
+        width: range(|size| size.0),
+        height: range(|size| size.1),
+        checksums: Vec::new(),
+        unreadable: unreadable.collect(),
+        notes: listing.notes.clone(),
+    })
+}
+
+/// Width and height of an image whose every row was decoded.
+fn decoded(item: &Item) -> std::result::Result<(usize, usize), String> {
+    let (mut bytes, mut pixels) = (Vec::new(), Vec::new());
+    item.read(&mut bytes)?;
+    let header = Header::read(&bytes)?;
+    header.decode(&mut bytes, header.height, &mut pixels)?;
+    Ok((header.width, header.height))
+}
+
+/// Compares files with their official MD5, in words.
+pub(super) fn compare(files: &[(PathBuf, &str)]) -> Result<Vec<String>> {
+    let line = |(path, official): &(PathBuf, &str)| {
+        let found = md5_of(path)?;
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        Ok(if found == *official {
+            format!("{name}: MD5 {found}, the official file")
+        } else {
+            format!("{name}: MD5 {found}, packed in another way than the official file")
+        })
+    };
+    files.iter().map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{jpeg, png, write};
+    use super::*;
+
+    #[test]
+    fn own_images_are_counted_and_decoded() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path();
+        let whole = jpeg(40, 30, 1);
+        write(root, "train/a/1.jpg", &whole);
+        write(root, "train/a/2.jpg", &whole[..whole.len() / 2]);
+        write(root, "train/b/1.png", &png(20, 50, ::png::ColorType::Rgb, 1));
+        write(root, "val/b/1.jpg", &whole);
+        let found = Inspection::of(root, None).unwrap();
+        assert_eq!(found.kind, DataKind::Images);
+        assert_eq!((found.train, found.test), (3, Some(1)));
+        let class = |name: &str, train, test| ClassCount { name: name.into(), train, test };
+        assert_eq!(found.classes, [class("a", 2, 0), class("b", 1, 1)]);
+        assert_eq!((found.width, found.height), ((20, 40), (30, 50)));
+        assert_eq!(found.unreadable.len(), 1);
+        assert!(found.unreadable[0].name.ends_with("2.jpg"));
+        assert_eq!(found.unreadable[0].problem, "is truncated");
+    }
+
+    #[test]
+    fn the_kind_is_guessed_from_names() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path();
+        assert_eq!(guess(root), DataKind::Images);
+        write(root, "a/cifar-10-batches-bin/data_batch_1.bin", b"");
+        write(root, "b/cifar-100-python.tar.gz", b"");
+        write(root, "c/raw/train-images-idx3-ubyte.gz", b"");
+        write(root, "fashion/train-images-idx3-ubyte", b"");
+        let kinds = ["a", "b", "c", "fashion"].map(|name| guess(&root.join(name)));
+        use DataKind::{Cifar10, Cifar100, FashionMnist, Mnist};
+        assert_eq!(kinds, [Cifar10, Cifar100, Mnist, FashionMnist]);
+        let text = Inspection::of(&root.join("none"), None).unwrap_err().to_string();
+        assert!(text.starts_with("could not read"), "{text}");
+    }
+
+    #[test]
+    fn idx_files_are_counted_by_class_and_compared() {
+        use super::super::idx::tests::file;
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path();
+        for (part, rows) in [("train", 3), ("t10k", 2)] {
+            let images = file(&[rows, 28, 28], &vec![9; 784 * rows as usize]);
+            write(root, &format!("{part}-images-idx3-ubyte"), &images);
+            let labels = file(&[rows], &vec![4; rows as usize]);
+            write(root, &format!("{part}-labels-idx1-ubyte.gz"), &labels);
+        }
+        let found = Inspection::of(root, Some(DataKind::Mnist)).unwrap();
+        assert_eq!((found.train, found.test, found.width), (3, Some(2), (28, 28)));
+        assert_eq!((found.classes[4].train, found.classes[4].test), (3, 2));
+        // Only packed files have an official MD5.
+        assert_eq!(found.checksums.len(), 2);
+        assert!(found.checksums[0].contains("packed in another way"), "{:?}", found.checksums);
+    }
+}
