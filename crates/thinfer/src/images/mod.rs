@@ -1,5 +1,15 @@
-//! Networks that look at images: what they say about many of them.
+//! Image classification: what networks say about images, what a run on images is worth, how large
+//! its network still is, and which images are worth a look.
 
 mod classify;
+mod evaluate;
+mod pick;
+mod size;
 
 pub use classify::{Classifier, classify};
+pub use evaluate::{
+    ClassScores, Confusion, CycleScores, ForeignImages, ForeignScores, ImageEvaluation,
+    ImageResults, ImageScores, SnapshotScores, evaluate_images, sharing_final_mask,
+};
+pub use pick::{Pick, Reason, pick};
+pub use size::{Amounts, ImageSize, LayerSize, image_size};
