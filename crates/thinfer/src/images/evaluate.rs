@@ -495,7 +495,7 @@ pub(crate) mod tests {
         };
         let record = |epoch: usize| Record {
             epoch,
-            loss: 2.0 / (epoch as f64 + 1.0),
+            loss: 0.5 + 1.0 / (epoch as f64 + 1.0),
             step_size: 0.5 * (1.0 + (std::f64::consts::PI * (epoch % 10) as f64 / 10.0).cos()),
             temperature: 1e-6,
             effective_temperature: Some(0.9e-6),
@@ -504,7 +504,7 @@ pub(crate) mod tests {
             spike_share: 0.3 + 0.02 * epoch as f64,
             pruned_share: 0.04 * epoch as f64,
             live_inputs: 1,
-            largest_loss: 2.5 / (epoch as f64 + 1.0),
+            largest_loss: 0.52 + 1.0 / (epoch as f64 + 1.0),
             clipped_steps: 0,
             sparsity: 0.0375 * epoch as f64,
             test_accuracy: Some(0.9 - 0.5 / (epoch as f64 + 1.0)),

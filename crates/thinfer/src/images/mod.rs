@@ -13,3 +13,6 @@ pub use evaluate::{
 };
 pub use pick::{Pick, Reason, pick};
 pub use size::{Amounts, ImageSize, LayerSize, image_size};
+
+#[cfg(test)]
+pub(crate) use evaluate::tests;
