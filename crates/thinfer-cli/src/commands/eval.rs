@@ -32,7 +32,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<()> {
     }
     let chosen = args.device.choose()?;
     let run = run_folder::open(&args.run, context)?;
-    let worth = Worth::of(&run, &chosen)?;
+    let worth = Worth::of(&run, &[], &chosen)?;
     let evaluation = worth.json()?;
     let mut extra = Vec::new();
     if let Some(out) = &args.out {

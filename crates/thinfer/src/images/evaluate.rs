@@ -1,6 +1,7 @@
 //! What a run on images is worth: scores on test images, size, and what the chains did.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use serde::Serialize;
 use thinfer_engine::Network;
@@ -33,10 +34,8 @@ pub struct ImageResults<'a> {
     pub probabilities: &'a [Vec<f64>],
     /// Training images.
     pub train_images: usize,
-    /// Epochs of the run.
-    pub epochs: usize,
-    /// Cycles of its step size.
-    pub cycles: usize,
+    /// The epochs of each cycle of the step size.
+    pub cycles: &'a [Range<usize>],
     /// Images of other data sets, to see whether the network knows that they are foreign.
     pub foreign: &'a [ForeignImages],
 }
@@ -211,8 +210,7 @@ pub fn evaluate_images(input: &ImageResults<'_>) -> Result<ImageEvaluation> {
 
     let sizes = sizes(input.network, &snapshots);
     let cycle = |s: &Snapshot| {
-        let cycles = input.cycles.max(1);
-        (s.epoch * cycles / input.epochs.max(1)).min(cycles - 1)
+        input.cycles.iter().position(|epochs| epochs.contains(&s.epoch)).unwrap_or_default()
     };
     let single: Vec<SnapshotScores> = snapshots
         .iter()
@@ -444,7 +442,7 @@ fn foreign(images: &ForeignImages, known: &Ensemble, classes: usize) -> ForeignS
 pub(crate) mod tests {
     use super::*;
     use crate::model::image_network;
-    use crate::train::Record;
+    use crate::train::{Record, Trace};
     use thinfer_engine::Shape;
     use thinfer_engine::noise::{Key, Stream};
 
@@ -471,8 +469,7 @@ pub(crate) mod tests {
                 results: &self.results,
                 probabilities: &self.probabilities,
                 train_images: 1000,
-                epochs: 20,
-                cycles: 2,
+                cycles: &[0..10, 10..20],
                 foreign: &self.foreign,
             }
         }
@@ -514,6 +511,7 @@ pub(crate) mod tests {
             chain,
             records: (0..20).map(record).collect(),
             snapshots: [8, 9, 18, 19].map(|epoch| snapshot(chain, epoch)).to_vec(),
+            trace: Trace::default(),
             bytes: 0,
             method_bytes: 0,
         };

@@ -3,6 +3,7 @@
 
 mod classify;
 mod evaluate;
+mod judge;
 mod pick;
 mod size;
 
@@ -11,6 +12,7 @@ pub use evaluate::{
     ClassScores, Confusion, CycleScores, ForeignImages, ForeignScores, ImageEvaluation,
     ImageResults, ImageScores, SnapshotScores, evaluate_images, sharing_final_mask,
 };
+pub use judge::{Judged, judge};
 pub use pick::{Pick, Reason, pick};
 pub use size::{Amounts, ImageSize, LayerSize, image_size};
 
