@@ -506,6 +506,7 @@ pub(crate) mod tests {
             sparsity: 0.0375 * epoch as f64,
             test_accuracy: Some(0.9 - 0.5 / (epoch as f64 + 1.0)),
             test_nll: Some(0.3 + 0.5 / (epoch as f64 + 1.0)),
+            hard_threshold: None,
         };
         let chain = |chain: u32| ChainResult {
             chain,

@@ -3,8 +3,10 @@
 
 mod classify;
 mod evaluate;
+mod foreign;
 mod judge;
 mod pick;
+mod predict;
 mod size;
 
 pub use classify::{Classifier, classify};
@@ -12,8 +14,10 @@ pub use evaluate::{
     ClassScores, Confusion, CycleScores, ForeignImages, ForeignScores, ImageEvaluation,
     ImageResults, ImageScores, SnapshotScores, evaluate_images, sharing_final_mask,
 };
+pub use foreign::{Foreign, foreign_images};
 pub use judge::{Judged, judge};
 pub use pick::{Pick, Reason, pick};
+pub use predict::{ImagePrediction, ImagePredictions, predict_images};
 pub use size::{Amounts, ImageSize, LayerSize, image_size};
 
 #[cfg(test)]

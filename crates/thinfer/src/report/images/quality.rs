@@ -80,20 +80,20 @@ fn confusions(evaluation: &ImageEvaluation) -> String {
     } else {
         heat_map(&evaluation.confusion)
     };
-    let mut lists = String::new();
-    if !evaluation.confusions.is_empty() {
-        let rows: Vec<Vec<String>> = evaluation
-            .confusions
-            .iter()
-            .take(MOST_ROWS)
-            .map(|c| {
-                let what = format!("{} taken for {}", c.truth, c.predicted);
-                vec![what, count(c.count), percent(c.share)]
-            })
-            .collect();
-        lists += &element("b", "Most frequent confusions");
-        lists += &table(&["", "Images", "Of the class"], &rows);
-    }
+    let rows: Vec<Vec<String>> = evaluation
+        .confusions
+        .iter()
+        .take(MOST_ROWS)
+        .map(|c| {
+            let what = format!("{} taken for {}", c.truth, c.predicted);
+            vec![what, count(c.count), percent(c.share)]
+        })
+        .collect();
+    let frequent = if rows.is_empty() {
+        paragraph("Every test image is right.")
+    } else {
+        element("b", "Most frequent confusions") + &table(&["", "Images", "Of the class"], &rows)
+    };
     let mut worst: Vec<_> = evaluation.per_class.iter().filter(|c| c.images > 0).collect();
     worst.sort_by(|a, b| a.accuracy.total_cmp(&b.accuracy));
     let rows: Vec<Vec<String>> = worst
@@ -101,9 +101,10 @@ fn confusions(evaluation: &ImageEvaluation) -> String {
         .take(MOST_ROWS)
         .map(|c| vec![c.name.clone(), count(c.images), percent(c.accuracy)])
         .collect();
-    lists += &element("b", "Classes with the lowest accuracy");
-    lists += &table(&["", "Images", "Accuracy"], &rows);
-    element("div class=\"columns\"", &(element("div", &matrix) + &element("div", &lists)))
+    let worst = element("b", "Classes with the lowest accuracy")
+        + &table(&["", "Images", "Accuracy"], &rows);
+    let lists = element("div", &frequent) + &element("div", &worst);
+    matrix + &element("div class=\"columns\"", &lists)
 }
 
 /// Many classes as a picture: rows are the true classes, columns the predicted ones.
