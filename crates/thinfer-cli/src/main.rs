@@ -9,6 +9,7 @@ mod commands;
 mod context;
 mod device;
 mod failure;
+mod image_summary;
 mod interrupt;
 mod output;
 mod progress;

@@ -138,7 +138,7 @@ fn number_of(mean: f64) -> String {
 }
 
 /// What went wrong and right again on the way.
-fn incidents(behaviour: &Behaviour) -> String {
+pub(crate) fn incidents(behaviour: &Behaviour) -> String {
     let clipped = match behaviour.clipped_steps {
         0 => "No gradient was clipped".to_owned(),
         1 => "The gradient of 1 step was clipped".to_owned(),

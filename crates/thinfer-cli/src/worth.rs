@@ -1,101 +1,63 @@
 //! What a run is worth, whatever it was trained on.
 
-use serde_json::{Value, json};
-use thinfer::evaluate::{Evaluation, evaluate, score};
-use thinfer::images::classify;
-use thinfer::posterior::Predictive;
-use thinfer::run::{ImageRun, Trained};
+use serde_json::Value;
+use thinfer::data::Images;
+use thinfer::evaluate::{Evaluation, evaluate};
+use thinfer::images::{Judged, judge};
+use thinfer::run::{ImageRun, Run, Trained};
 use thinfer::train::OnCuda;
-use thinfer_engine::Dataset;
 
 use crate::device::Chosen;
-use crate::summary;
-use crate::text_table::{number, percent, seconds};
+use crate::{image_summary, summary};
 
-/// The evaluation of a run.
-pub(crate) enum Worth {
+/// A run and its evaluation.
+pub(crate) enum Worth<'a> {
     /// On a table.
-    Table(Box<Evaluation>),
+    Table(&'a Run, Box<Evaluation>),
     /// On images.
-    Images(Value),
+    Images(&'a ImageRun, Box<Judged>),
 }
 
-impl Worth {
-    /// Evaluates a run.
-    pub(crate) fn of(run: &Trained, chosen: &Chosen) -> anyhow::Result<Self> {
+impl<'a> Worth<'a> {
+    /// Evaluates a run; one on images also against other images, by name.
+    pub(crate) fn of(
+        run: &'a Trained,
+        foreign: &[(String, Images)],
+        chosen: &Chosen,
+    ) -> anyhow::Result<Self> {
         Ok(match run {
             Trained::Table(run) => {
                 let evaluation = evaluate(&run.info.network, &run.data, &run.results)?;
-                Worth::Table(Box::new(evaluation))
+                Worth::Table(run, Box::new(evaluation))
             }
-            Trained::Images(run) => Worth::Images(images(run, chosen)?),
+            Trained::Images(run) => {
+                let on = OnCuda::open(chosen.device, &run.info.config)?;
+                Worth::Images(run, Box::new(judge(run, foreign, on.as_ref())?))
+            }
         })
     }
 
     /// As JSON.
     pub(crate) fn json(&self) -> anyhow::Result<Value> {
         Ok(match self {
-            Worth::Table(evaluation) => serde_json::to_value(evaluation)?,
-            Worth::Images(value) => value.clone(),
+            Worth::Table(_, evaluation) => serde_json::to_value(evaluation)?,
+            Worth::Images(_, judged) => serde_json::to_value(&judged.evaluation)?,
         })
     }
 
     /// As text; `trained` is how long it took, where that is known.
     pub(crate) fn text(&self, trained: Option<f64>) -> String {
         match self {
-            Worth::Table(evaluation) => summary::to_text(evaluation, trained),
-            Worth::Images(value) => {
-                let line = |name: &str| {
-                    let scores = &value[name];
-                    let get = |key: &str| scores[key].as_f64().unwrap_or(f64::NAN);
-                    format!(
-                        "{name}: {} members, accuracy {}, NLL {}, ECE {}\n",
-                        scores["members"],
-                        percent(get("accuracy")),
-                        number(get("nll")),
-                        number(get("ece"))
-                    )
-                };
-                let mut text = line("posterior") + &line("all_samples") + &line("last");
-                text.push_str(&format!("sparsity {}", value["sparsity"]));
-                if let Some(trained) = trained {
-                    text.push_str(&format!(", trained in {}", seconds(trained)));
-                }
-                text
-            }
+            Worth::Table(_, evaluation) => summary::to_text(evaluation, trained),
+            Worth::Images(_, judged) => image_summary::to_text(&judged.evaluation, trained),
         }
     }
 
-    /// The report of the run.
-    pub(crate) fn report(&self, run: &Trained) -> anyhow::Result<Option<String>> {
-        match (self, run) {
-            (Worth::Table(evaluation), Trained::Table(run)) => {
-                Ok(Some(thinfer::report::html(run, evaluation)?))
-            }
-            _ => Ok(None),
-        }
+    /// The report of the run, as the text of an HTML file.
+    pub(crate) fn report(&self) -> anyhow::Result<String> {
+        Ok(match self {
+            Worth::Table(run, evaluation) => thinfer::report::html(run, evaluation)?,
+            Worth::Images(run, judged) => judged.report(run)?,
+        })
     }
-}
-
-fn images(run: &ImageRun, chosen: &Chosen) -> anyhow::Result<Value> {
-    let on = OnCuda::open(chosen.device, &run.info.config)?;
-    let members: Vec<_> = run.results.iter().flat_map(|r| r.snapshots.clone()).collect();
-    let data = &run.data;
-    let all = classify(&run.info.network, &members, &data.test, &data.augment, on.as_ref())?;
-    let truth = data.test.labels().iter().map(|&l| l as f32).collect();
-    let truth = Dataset::new(1, 1, vec![0.0; data.test.rows()], truth)?;
-    let classes = data.classes.len();
-    let scores = |members: Vec<Vec<f64>>| {
-        score(&Predictive::Classes { classes, members }, &truth, (0.0, 1.0))
-    };
-    let last = members.last().map(|m| m.keep.clone()).unwrap_or_default();
-    let shared: Vec<Vec<f64>> =
-        all.iter().zip(&members).filter(|(_, m)| m.keep == last).map(|(p, _)| p.clone()).collect();
-    let gone = last.iter().filter(|k| **k == 0).count();
-    Ok(json!({
-        "posterior": scores(shared),
-        "last": scores(vec![all[all.len() - 1].clone()]),
-        "all_samples": scores(all),
-        "sparsity": gone as f64 / last.len().max(1) as f64,
-    }))
 }

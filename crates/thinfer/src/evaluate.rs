@@ -202,7 +202,7 @@ pub fn evaluate(network: &Network, data: &Bundle, results: &[ChainResult]) -> Re
         selected: selected.iter().map(|&v| data.names[v].clone()).collect(),
         inclusion: data.names.iter().cloned().zip(inclusion).collect(),
         size: size(network, &last.members, results),
-        behaviour: behaviour(results, &predictive, data.train.rows(), scale),
+        behaviour: behaviour(results, disagreement(&predictive, scale), data.train.rows()),
     })
 }
 
@@ -252,12 +252,16 @@ fn size(network: &Network, last: &[Snapshot], results: &[ChainResult]) -> Size {
     }
 }
 
-fn behaviour(
-    results: &[ChainResult],
-    predictive: &Predictive,
-    n: usize,
-    scale: (f64, f64),
-) -> Behaviour {
+/// How far members lie apart, in the user's units or as probabilities.
+fn disagreement(predictive: &Predictive, scale: (f64, f64)) -> Option<f64> {
+    match predictive {
+        Predictive::Regression { means, .. } => metrics::disagreement(means).map(|d| d * scale.1),
+        Predictive::Classes { members, .. } => metrics::disagreement(members),
+    }
+}
+
+/// What chains on `n` training rows did.
+pub(crate) fn behaviour(results: &[ChainResult], disagreement: Option<f64>, n: usize) -> Behaviour {
     let n = n as f64;
     let last: Vec<_> = results.iter().filter_map(|r| r.records.last()).collect();
     let count = last.len().max(1) as f64;
@@ -273,10 +277,6 @@ fn behaviour(
         })
         .map(|record| record.largest_loss)
         .fold(0.0, f64::max);
-    let disagreement = match predictive {
-        Predictive::Regression { means, .. } => metrics::disagreement(means).map(|d| d * scale.1),
-        Predictive::Classes { members, .. } => metrics::disagreement(members),
-    };
     Behaviour {
         effective_temperature_times_n: mean(|r| r.effective_temperature).map(|t| t * n),
         temperature_times_n: last.iter().map(|r| r.temperature).sum::<f64>() / count * n,

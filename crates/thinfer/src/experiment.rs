@@ -17,7 +17,7 @@ use crate::methods::sghmc::{Sghmc, SghmcMethod};
 use crate::model::{image_network_with, mlp};
 use crate::prune::{Channels, HardThreshold, Rule, SoftThreshold, Target, group_network};
 use crate::schedule::{Clock, sampling_epochs};
-use crate::train::{ChainSpec, Schedules};
+use crate::train::{ChainSpec, Schedules, Trace};
 
 /// Records in a history, at most about this many.
 const RECORDS: usize = 500;
@@ -234,6 +234,7 @@ pub fn chain_specs<'a>(config: &Config, data: impl Into<Problem<'a>>) -> Result<
     let record_every =
         config.train.record_every_epochs.unwrap_or(clock.epochs.div_ceil(RECORDS)).max(1);
     let fingerprint = config.fingerprint()? ^ data.fingerprint;
+    let trace = Trace::new(&network, &config.train.trace)?;
     (0..config.chains as u32)
         .map(|chain| {
             Ok(ChainSpec {
@@ -248,6 +249,7 @@ pub fn chain_specs<'a>(config: &Config, data: impl Into<Problem<'a>>) -> Result<
                 record_every,
                 evaluate_every: config.train.evaluate_every_epochs,
                 precision: config.train.precision.into(),
+                trace: trace.clone(),
                 fingerprint,
             })
         })

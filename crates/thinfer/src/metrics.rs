@@ -5,19 +5,24 @@
 //! `f64`, since data sets store them as `f32`. Slices that belong together must have lengths that
 //! fit; a metric panics otherwise, as that is a mistake of the caller and not of the data.
 
+mod calibration;
 mod chains;
+mod detection;
 mod erf;
+mod selective;
+mod uncertainty;
 
+pub use calibration::{Calibration, ECE_BINS, ReliabilityBin, ece, ece_equal_mass};
 pub use chains::{effective_sample_size, split_r_hat};
+pub use detection::{Detection, detect};
 pub use erf::{erf, erfc};
+pub use selective::{RiskCoverage, risk_coverage};
+pub use uncertainty::{Uncertainty, entropy, uncertainty};
 
 use std::collections::BTreeSet;
 use std::f64::consts::{PI, SQRT_2};
 
 use serde::Serialize;
-
-/// The usual number of bins of [`ece`].
-pub const ECE_BINS: usize = 15;
 
 // Regression.
 
@@ -149,65 +154,28 @@ pub fn brier<T: Copy + Into<f64>>(
     }))
 }
 
-/// Rows whose top probability lies in (lower, upper]; an empty bin has confidence and accuracy 0.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct ReliabilityBin {
-    /// The lower end, not in the bin (but 0 is in the first).
-    pub lower: f64,
-    /// The upper end, in the bin.
-    pub upper: f64,
-    /// The mean top probability.
-    pub confidence: f64,
-    /// The share of rows that are right.
-    pub accuracy: f64,
-    /// How many rows there are.
-    pub count: usize,
-}
-
-/// What [`ece`] found.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Calibration {
-    /// The expected calibration error.
-    pub ece: f64,
-    /// The reliability diagram, from low to high confidence.
-    pub bins: Vec<ReliabilityBin>,
-}
-
-/// The expected calibration error Σ_b (n_b / n) |accuracy_b − confidence_b| over `bins` bins of
-/// equal width on the top probability (Guo, Pleiss, Sun & Weinberger, ICML 2017), and the bins.
-/// [`ECE_BINS`] is the usual number. `None` without rows or without bins.
-pub fn ece<T: Copy + Into<f64>>(
+/// How often each class was taken for which: `[true class][predicted class]`.
+pub fn confusion<T: Copy + Into<f64>>(
     probabilities: &[f64],
     classes: usize,
     truth: &[T],
-    bins: usize,
-) -> Option<Calibration> {
-    if truth.is_empty() || bins == 0 {
-        return None;
-    }
-    let mut sums = vec![(0.0, 0.0, 0usize); bins];
-    for (p, class) in rows(probabilities, classes, truth) {
+) -> Vec<Vec<usize>> {
+    let mut counts = vec![vec![0; classes]; classes];
+    rows(probabilities, classes, truth).for_each(|(p, class)| counts[class][top(p).0] += 1);
+    counts
+}
+
+/// The largest probability of each row, and whether its class is the true one.
+pub fn confidences<T: Copy + Into<f64>>(
+    probabilities: &[f64],
+    classes: usize,
+    truth: &[T],
+) -> (Vec<f64>, Vec<bool>) {
+    let of = |(p, class): (&[f64], usize)| {
         let (guess, confidence) = top(p);
-        let bin = ((confidence * bins as f64).ceil() as usize).clamp(1, bins) - 1;
-        let (total, right, count) = &mut sums[bin];
-        *total += confidence;
-        *right += one_if(guess == class);
-        *count += 1;
-    }
-    let bins: Vec<ReliabilityBin> = sums
-        .iter()
-        .enumerate()
-        .map(|(bin, (total, right, count))| ReliabilityBin {
-            lower: bin as f64 / bins as f64,
-            upper: (bin + 1) as f64 / bins as f64,
-            confidence: total / (*count).max(1) as f64,
-            accuracy: right / (*count).max(1) as f64,
-            count: *count,
-        })
-        .collect();
-    let weighted = |b: &ReliabilityBin| b.count as f64 * (b.accuracy - b.confidence).abs();
-    let ece = bins.iter().map(weighted).sum::<f64>() / truth.len() as f64;
-    Some(Calibration { ece, bins })
+        (confidence, guess == class)
+    };
+    rows(probabilities, classes, truth).map(of).unzip()
 }
 
 /// The probabilities and the class number of each row.

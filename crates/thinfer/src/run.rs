@@ -325,11 +325,16 @@ pub fn open(folder: &Path, observer: &dyn Observer) -> Result<Trained> {
     Ok(data.with(info, results, 0.0))
 }
 
+/// Opens only what the chains of a run found: its training data is not needed.
+pub fn open_results(folder: &Path, observer: &dyn Observer) -> Result<(RunInfo, Vec<ChainResult>)> {
+    let info = read_info(folder)?;
+    let results = load_results(bare_specs(&info)?, folder, observer)?;
+    Ok((info, results))
+}
+
 /// Opens only the posterior of a run: its training data is not needed.
 pub fn open_posterior(folder: &Path, observer: &dyn Observer) -> Result<(RunInfo, Posterior)> {
-    let info = read_info(folder)?;
-    let specs = bare_specs(&info)?;
-    let results = load_results(specs, folder, observer)?;
+    let (info, results) = open_results(folder, observer)?;
     let members = results.into_iter().flat_map(|r| r.snapshots).collect();
     let posterior = Posterior { network: info.network.clone(), members };
     Ok((info, posterior.sharing_final_mask()))

@@ -1,18 +1,24 @@
 use std::path::PathBuf;
 
 use serde_json::json;
+use thinfer::data::Images;
+use thinfer::images::foreign_images;
+use thinfer::run::RunInfo;
 
 use crate::context::Context;
 use crate::device::DeviceArgs;
 use crate::worth::Worth;
 use crate::{output, run_folder, summary};
 
-/// Score a run on its test rows and show what it selected
+/// Score a run on its test rows or images
 #[derive(clap::Args)]
 #[command(after_help = "\
+--ood compares with images of another set: cifar10, cifar100, mnist,
+fashion-mnist or shapes, SET:PATH where it is not in data/SET, or a folder.
+
 Examples:
-  thinfer eval runs/example1
-  thinfer eval runs/example1 --json | jq .selected")]
+  thinfer eval runs/example1 --json | jq .selected
+  thinfer eval runs/shapes --ood fashion-mnist")]
 pub(crate) struct Args {
     /// The folder of the run
     run: PathBuf,
@@ -22,6 +28,9 @@ pub(crate) struct Args {
     /// Replace FILE
     #[arg(long)]
     force: bool,
+    /// For images: how well these are told from the test images
+    #[arg(long, value_name = "SET")]
+    ood: Vec<String>,
     #[command(flatten)]
     device: DeviceArgs,
 }
@@ -32,7 +41,8 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<()> {
     }
     let chosen = args.device.choose()?;
     let run = run_folder::open(&args.run, context)?;
-    let worth = Worth::of(&run, &chosen)?;
+    let foreign = args.foreign(run.info(), context)?;
+    let worth = Worth::of(&run, &foreign, &chosen)?;
     let evaluation = worth.json()?;
     let mut extra = Vec::new();
     if let Some(out) = &args.out {
@@ -41,4 +51,17 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<()> {
         extra.push(("out", json!(out.display().to_string())));
     }
     context.result(&summary::to_json(&args.run, evaluation, &extra), || worth.text(None))
+}
+
+impl Args {
+    /// The other images that were asked for, by name.
+    fn foreign(&self, info: &RunInfo, context: &Context) -> anyhow::Result<Vec<(String, Images)>> {
+        let mut all = Vec::new();
+        for text in &self.ood {
+            let found = foreign_images(text, &info.config, info.images()?.shape)?;
+            found.notes.iter().for_each(|note| context.notice(note));
+            all.push((found.name, found.images));
+        }
+        Ok(all)
+    }
 }

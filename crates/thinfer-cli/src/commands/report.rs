@@ -33,9 +33,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<()> {
     let chosen = args.device.choose()?;
     let run = run_folder::open(&args.run, context)?;
     let path = args.out.clone().unwrap_or_else(|| args.run.join("report.html"));
-    if let Some(page) = Worth::of(&run, &chosen)?.report(&run)? {
-        thinfer::run::write_text(&path, &page)?;
-    }
+    thinfer::run::write_text(&path, &Worth::of(&run, &[], &chosen)?.report()?)?;
     let shown = path.display().to_string();
     let json = json!({ "run": args.run.display().to_string(), "report": shown });
     context.result(&json, || shown.clone())

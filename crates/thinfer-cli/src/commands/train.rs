@@ -58,14 +58,12 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<()> {
             format!("interrupted after a checkpoint; go on with `{}`", args.resuming(&folder))
         })
     })?;
-    let worth = Worth::of(&run, &chosen)?;
+    let worth = Worth::of(&run, &[], &chosen)?;
     let evaluation = worth.json()?;
     let evaluation_path = folder.join("evaluation.json");
     run::write_json(&evaluation_path, &evaluation)?;
     let report_path = folder.join("report.html");
-    if let Some(page) = worth.report(&run)? {
-        run::write_text(&report_path, &page)?;
-    }
+    run::write_text(&report_path, &worth.report()?)?;
     let files = json!({
         "evaluation": evaluation_path.display().to_string(),
         "report": report_path.display().to_string(),

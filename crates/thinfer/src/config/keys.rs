@@ -24,6 +24,8 @@ pub enum Kind {
     Text,
     /// A list of whole numbers, each in a closed range.
     Integers(i64, i64),
+    /// A list of texts.
+    Texts,
 }
 
 /// One key.
@@ -283,6 +285,11 @@ const PLAIN: &[Key] = &[
         Kind::Choice(&["bf16", "tf32", "f32"]),
         "arithmetic on a GPU; the CPU always computes in f32",
     ),
+    key(
+        "train.trace",
+        Kind::Texts,
+        "channels whose weights are kept at every epoch's end, as LAYER:in:NUMBER or LAYER:out:NUMBER",
+    ),
     key("train.checkpoint_seconds", Kind::NumberAbove(0.0, 1e9), "time between checkpoints"),
     key(
         "train.checkpoint_steps",
@@ -330,6 +337,7 @@ impl Kind {
             Kind::NumberOr(list) => format!("a number above 0, or one of {}", words(list)),
             Kind::Switch => "true or false".into(),
             Kind::Text => "text in quotes".into(),
+            Kind::Texts => "a list of texts in quotes".into(),
             Kind::Integers(low, high) if high >= MOST => {
                 format!("a list of whole numbers from {low} on")
             }
@@ -358,6 +366,7 @@ impl Kind {
             }
             Kind::Switch => value.is_bool(),
             Kind::Text => value.is_str(),
+            Kind::Texts => value.as_array().is_some_and(|list| list.iter().all(Value::is_str)),
             Kind::Integers(low, high) => value.as_array().is_some_and(|list| {
                 list.iter().all(|v| v.as_integer().is_some_and(|v| (low..=high).contains(&v)))
             }),
@@ -381,6 +390,7 @@ impl Kind {
             }
             Kind::Switch => json!({"type": "boolean"}),
             Kind::Text => json!({"type": "string"}),
+            Kind::Texts => json!({"type": "array", "items": {"type": "string"}}),
             Kind::Integers(low, high) => json!({
                 "type": "array",
                 "items": {"type": "integer", "minimum": low, "maximum": high}

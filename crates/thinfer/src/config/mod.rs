@@ -258,6 +258,8 @@ pub struct TrainConfig {
     pub record_every_epochs: Option<usize>,
     pub evaluate_every_epochs: usize,
     pub precision: PrecisionName,
+    #[serde(default)]
+    pub trace: Vec<String>,
     pub checkpoint_seconds: f64,
     pub checkpoint_steps: Option<u64>,
 }

@@ -76,6 +76,7 @@ train.batch = 1024
 train.samples_per_cycle = 3
 train.evaluate_every_epochs = 1
 train.precision = "f32"
+train.trace = []
 train.checkpoint_seconds = 30.0
 "#;
 

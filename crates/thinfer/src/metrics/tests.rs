@@ -263,3 +263,60 @@ fn error_function_against_mpmath() {
     }
     assert_eq!((erfc(40.0), erfc(-40.0)), (0.0, 2.0));
 }
+
+/// A case shared with the programs that made the golden values, from whole numbers alone so that
+/// both have the same bits:
+///
+/// ```python
+/// u = array([[[(i**3 * 7 + i*k*13 + k*k*101 + m*53 + i*m*(k + 1)) % 61 + 1
+///              for k in range(4)] for i in range(60)] for m in range(3)], float)
+/// p = u / u.sum(-1, keepdims=True)
+/// y = [u[0, i].argmax() if i % 3 else i % 4 for i in range(60)]
+/// confidence = round(p[0].max(1) * 20) / 20; right = p[0].argmax(1) == y   # with ties
+/// ```
+pub(super) mod golden {
+    use super::super::confidences;
+
+    pub(in super::super) const ROWS: usize = 60;
+    pub(in super::super) const CLASSES: usize = 4;
+
+    /// Three members and the true classes.
+    pub(in super::super) fn members() -> (Vec<Vec<f64>>, Vec<u32>) {
+        let member = |m: usize| -> Vec<f64> {
+            let row = |i: usize| {
+                let term = |k: usize| i * k * 13 + k * k * 101 + i * m * (k + 1);
+                let u: Vec<f64> = (0..CLASSES)
+                    .map(|k| ((i.pow(3) * 7 + m * 53 + term(k)) % 61 + 1) as f64)
+                    .collect();
+                let sum: f64 = u.iter().sum();
+                u.into_iter().map(move |u| u / sum)
+            };
+            (0..ROWS).flat_map(row).collect()
+        };
+        let members: Vec<Vec<f64>> = (0..3).map(member).collect();
+        let likeliest = |i: usize| super::super::top(&members[0][i * CLASSES..][..CLASSES]).0;
+        let truth = (0..ROWS).map(|i| if i % 3 == 0 { i % 4 } else { likeliest(i) } as u32);
+        let truth = truth.collect();
+        (members, truth)
+    }
+
+    pub(in super::super) fn mean(members: &[Vec<f64>]) -> Vec<f64> {
+        let of = |at: usize| members.iter().map(|m| m[at]).sum::<f64>() / members.len() as f64;
+        (0..members[0].len()).map(of).collect()
+    }
+
+    /// Confidences of the first member in steps of 1/20, and which rows are right.
+    pub(in super::super) fn tied() -> (Vec<f64>, Vec<bool>) {
+        let (members, truth) = members();
+        let (confidence, right) = confidences(&members[0], CLASSES, &truth);
+        (confidence.iter().map(|c| (c * 20.0).round_ties_even() / 20.0).collect(), right)
+    }
+}
+
+/// From scikit-learn 1.9: `confusion_matrix(y, p.mean(0).argmax(1))`.
+#[test]
+fn confusion_against_scikit_learn() {
+    let (members, truth) = golden::members();
+    let found = confusion(&golden::mean(&members), golden::CLASSES, &truth);
+    assert_eq!(found, [[8, 2, 3, 4], [3, 7, 3, 2], [2, 2, 8, 3], [0, 4, 3, 6]]);
+}

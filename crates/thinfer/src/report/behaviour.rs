@@ -1,11 +1,14 @@
 //! What the chains did, and what to make of it.
 
+use super::chains::steps_done;
 use super::page::{
     bullets, count, listed, number, number_or_nothing, paragraph, percent, plural, section, table,
 };
+use crate::config::Config;
 use crate::data::Task;
-use crate::evaluate::{Evaluation, LEVEL};
+use crate::evaluate::{Behaviour, Evaluation, LEVEL};
 use crate::run::Run;
+use crate::train::ChainResult;
 
 /// Samples that differ by less than this share of the target's spread are nearly copies.
 const COPIES: f64 = 0.01;
@@ -22,12 +25,8 @@ const MISCOVERED: f64 = 0.05;
 /// The section about behaviour.
 pub(super) fn section_of(run: &Run, evaluation: &Evaluation, warnings: &[String]) -> String {
     let seen = &evaluation.behaviour;
-    let mut html = if warnings.is_empty() {
-        paragraph("Nothing unusual was noticed.")
-    } else {
-        let worded: Vec<String> = warnings.iter().map(|w| format!("Warning: {w}")).collect();
-        bullets("warnings", &worded)
-    };
+    let steps = steps_done(&run.results, &run.info.config, run.data.train_rows);
+    let mut html = warned(warnings);
     let asked = seen.effective_temperature_times_n.map(|_| seen.temperature_times_n);
     let spread = target_spread(run);
     let unit = match evaluation.task {
@@ -46,11 +45,7 @@ pub(super) fn section_of(run: &Run, evaluation: &Evaluation, warnings: &[String]
         ["Spread (sd) of the target on the test rows".to_owned(), number_or_nothing(spread)],
         [
             "Clipped steps".to_owned(),
-            format!(
-                "{} of {}",
-                count(seen.clipped_steps as usize),
-                count(steps_done(run) as usize)
-            ),
+            format!("{} of {}", count(seen.clipped_steps as usize), count(steps as usize)),
         ],
         ["Largest loss after the first tenth of the run".to_owned(), number(seen.largest_loss)],
         ["Final loss".to_owned(), number(seen.final_loss)],
@@ -59,11 +54,38 @@ pub(super) fn section_of(run: &Run, evaluation: &Evaluation, warnings: &[String]
     section("behaviour", "What the chains did", &html)
 }
 
+/// Warnings as a list, or that there are none.
+pub(super) fn warned(warnings: &[String]) -> String {
+    if warnings.is_empty() {
+        return paragraph("Nothing unusual was noticed.");
+    }
+    let worded: Vec<String> = warnings.iter().map(|w| format!("Warning: {w}")).collect();
+    bullets("warnings", &worded)
+}
+
+/// How many steps were clipped, in a sentence.
+pub(super) fn clipping(results: &[ChainResult], config: &Config, rows: usize) -> String {
+    let records = results.iter().flat_map(|r| &r.records);
+    let clipped: u64 = records.map(|r| r.clipped_steps).sum();
+    let steps = steps_done(results, config, rows);
+    match (config.method.clip, clipped) {
+        (None, 0) => "No step was clipped; `method.clip` is not set.".into(),
+        (Some(limit), 0) => format!("No step was clipped; `method.clip` is {limit}."),
+        (limit, n) => format!(
+            "{} of {} steps were clipped ({}): their gradient was longer than `method.clip`{}.",
+            count(n as usize),
+            count(steps as usize),
+            percent(n as f64 / (steps as f64).max(1.0)),
+            limit.map_or_else(String::new, |l| format!(" = {l}")),
+        ),
+    }
+}
+
 /// What deserves attention, in words.
 pub(super) fn warnings(run: &Run, evaluation: &Evaluation) -> Vec<String> {
     let seen = &evaluation.behaviour;
     let mut found = Vec::new();
-    found.extend(unfinished(run));
+    found.extend(unfinished(&run.results, &run.info.config));
     found.extend(no_better(evaluation));
     found.extend(wrong_coverage(evaluation));
 
@@ -86,6 +108,14 @@ pub(super) fn warnings(run: &Run, evaluation: &Evaluation) -> Vec<String> {
             percent(difference / spread)
         ));
     }
+    let steps = steps_done(&run.results, &run.info.config, run.data.train_rows);
+    found.extend(of_chains(seen, steps));
+    found
+}
+
+/// Warnings about temperature, clipping and loss, which all kinds of data share.
+pub(super) fn of_chains(seen: &Behaviour, steps: u64) -> Vec<String> {
+    let mut found = Vec::new();
     if let Some(effective) = seen.effective_temperature_times_n {
         let ratio = effective / seen.temperature_times_n;
         if ratio.is_finite() && !(1.0 / FAR..=FAR).contains(&ratio) {
@@ -100,7 +130,7 @@ pub(super) fn warnings(run: &Run, evaluation: &Evaluation) -> Vec<String> {
             ));
         }
     }
-    let steps = steps_done(run) as f64;
+    let steps = steps as f64;
     if steps > 0.0 && seen.clipped_steps as f64 > CLIPPED * steps {
         found.push(format!(
             "{} of all steps were clipped, which changes what the chain samples from; lower \
@@ -123,15 +153,14 @@ pub(super) fn warnings(run: &Run, evaluation: &Evaluation) -> Vec<String> {
 }
 
 /// Chains that are missing or not at their end.
-fn unfinished(run: &Run) -> Vec<String> {
+pub(super) fn unfinished(results: &[ChainResult], config: &Config) -> Vec<String> {
     let mut found = Vec::new();
-    let (there, wanted) = (run.results.len(), run.info.config.chains);
+    let (there, wanted) = (results.len(), config.chains);
     if there < wanted {
         found.push(format!("only {there} of {} gave results so far.", plural(wanted, "chain")));
     }
-    let epochs = run.info.config.train.epochs;
-    let behind: Vec<String> = run
-        .results
+    let epochs = config.train.epochs;
+    let behind: Vec<String> = results
         .iter()
         .map(|r| (r.chain, r.records.last().map_or(0, |record| record.epoch + 1)))
         .filter(|(_, done)| *done < epochs)
@@ -172,18 +201,6 @@ fn wrong_coverage(evaluation: &Evaluation) -> Option<String> {
             percent(covered)
         )
     })
-}
-
-/// Steps of one epoch of one chain.
-pub(super) fn steps_per_epoch(run: &Run) -> u64 {
-    let rows = run.data.train_rows.max(1);
-    rows.div_ceil(run.info.config.train.batch.clamp(1, rows)) as u64
-}
-
-/// Steps that all chains together have done.
-pub(super) fn steps_done(run: &Run) -> u64 {
-    let epochs = run.results.iter().filter_map(|r| r.records.last()).map(|r| r.epoch as u64 + 1);
-    epochs.sum::<u64>() * steps_per_epoch(run)
 }
 
 /// The standard deviation of the target on the test rows in the user's units; of classes the mean

@@ -5,11 +5,16 @@
 
 mod axis;
 mod behaviour;
+mod chains;
+mod drawing;
+pub mod figures;
 mod history;
+pub mod images;
 mod origin;
 mod page;
 mod plots;
 mod prediction;
+mod raster;
 mod summary;
 mod variables;
 
@@ -68,7 +73,7 @@ mod tests {
     }
 
     /// Tags that are open, checked against every closing tag; the page must end with none.
-    fn check_tags(html: &str) {
+    pub(super) fn check_tags(html: &str) {
         let mut open: Vec<&str> = Vec::new();
         let mut rest = html;
         while let Some(at) = rest.find('<') {

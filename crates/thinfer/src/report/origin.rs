@@ -1,6 +1,7 @@
 //! How the run was made, and how to make it again.
 
 use super::page::{bullets, count, element, escape, number, paragraph, section, table};
+use crate::config::Config;
 use crate::error::Result;
 use crate::run::Run;
 
@@ -29,13 +30,18 @@ pub(super) fn section_of(run: &Run) -> Result<String> {
     if run.seconds > 0.0 {
         rows.push(vec!["Seconds of training".to_owned(), number(run.seconds)]);
     }
-    let notes = match info.notes.as_slice() {
+    Ok(section("origin", "How it was made", &repeat(&rows, &info.notes, &info.config)?))
+}
+
+/// A table of facts, notes about the data, and what to do to have the run again.
+pub(super) fn repeat(facts: &[Vec<String>], notes: &[String], config: &Config) -> Result<String> {
+    let notes = match notes {
         [] => String::new(),
         notes => element("h3", "Notes about the data") + &bullets("notes", notes),
     };
-    let toml = element("pre", &escape(&info.config.to_toml()?));
+    let toml = element("pre", &escape(&config.to_toml()?));
     let html = [
-        table(&[], &rows),
+        table(&[], facts),
         notes,
         element("h3", "To repeat it"),
         paragraph(
@@ -44,7 +50,6 @@ pub(super) fn section_of(run: &Run) -> Result<String> {
         ),
         element("pre", REPEAT),
         element("details", &(element("summary", "Resolved configuration") + &toml)),
-    ]
-    .concat();
-    Ok(section("origin", "How it was made", &html))
+    ];
+    Ok(html.concat())
 }

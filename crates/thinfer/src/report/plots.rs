@@ -1,8 +1,9 @@
 //! Plots as inline SVG that follows the colour scheme of the page.
 
+use plotters::coord::Shift;
 use plotters::prelude::{
-    ChartBuilder, Circle, Color, IntoDrawingArea, IntoFont, PathElement, Polygon, RGBColor,
-    Rectangle, SVGBackend, Text,
+    ChartBuilder, Circle, Color, DrawingArea, DrawingBackend, IntoDrawingArea, IntoFont,
+    PathElement, Polygon, RGBColor, Rectangle, SVGBackend, Text,
 };
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
@@ -15,10 +16,10 @@ const MOST_POINTS: usize = 600;
 /// The width of a plot in units of the page.
 const WIDTH: u32 = 560;
 /// Plotters rounds coordinates to whole numbers, so plots are drawn larger than they are shown.
-const SCALE: u32 = 2;
-const FONT_SIZE: f64 = 13.0;
+pub(super) const SCALE: u32 = 2;
+pub(super) const FONT_SIZE: f64 = 13.0;
 /// Plotters divides font sizes by this before it writes them.
-const FONT_FACTOR: f64 = 1.24;
+pub(super) const FONT_FACTOR: f64 = 1.24;
 
 /// A colour by what it stands for; the page decides what it looks like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +49,23 @@ impl Ink {
         Ink::Series(4),
         Ink::Series(5),
     ];
+
+    /// The colour on white paper, as the light scheme of the style sheet has it.
+    pub(super) fn on_paper(self) -> RGBColor {
+        match self {
+            Ink::Text => RGBColor(0x1c, 0x21, 0x27),
+            Ink::Muted => RGBColor(0x59, 0x63, 0x6e),
+            Ink::Grid => RGBColor(0xdf, 0xe3, 0xe8),
+            Ink::Series(at) => match at % SERIES {
+                0 => RGBColor(0x00, 0x68, 0xa8),
+                1 => RGBColor(0xc1, 0x4f, 0x00),
+                2 => RGBColor(0x00, 0x80, 0x5c),
+                3 => RGBColor(0xa8, 0x47, 0x8b),
+                4 => RGBColor(0x8a, 0x6d, 0x00),
+                _ => RGBColor(0x5b, 0x5b, 0xd6),
+            },
+        }
+    }
 
     /// A colour that nothing else has, to be found again in the SVG.
     fn marker(self) -> RGBColor {
@@ -142,14 +160,28 @@ impl Plot {
         Ok(self.themed(&svg))
     }
 
-    fn draw(&self, svg: &mut String) -> std::result::Result<(), Box<dyn std::error::Error + '_>> {
+    fn draw(&self, svg: &mut String) -> std::result::Result<(), Box<dyn std::error::Error>> {
         let size = (WIDTH * SCALE, self.height * SCALE);
         let root = SVGBackend::with_string(svg, size).into_drawing_area();
+        self.draw_on(&root, Ink::marker)?;
+        root.present()?;
+        Ok(())
+    }
+
+    /// Draws the plot on an area of any kind and size, in the colours of `palette`.
+    pub(super) fn draw_on<DB: DrawingBackend>(
+        &self,
+        root: &DrawingArea<DB, Shift>,
+        palette: fn(Ink) -> RGBColor,
+    ) -> std::result::Result<(), Box<dyn std::error::Error>>
+    where
+        DB::ErrorType: 'static,
+    {
         let text = |ink: Ink, size: f64| {
             let size = size * FONT_FACTOR * f64::from(SCALE);
-            ("sans-serif", size).into_font().color(&ink.marker())
+            ("sans-serif", size).into_font().color(&palette(ink))
         };
-        let mut chart = ChartBuilder::on(&root)
+        let mut chart = ChartBuilder::on(root)
             .margin_top(10 * SCALE)
             .margin_right(self.right * SCALE)
             .x_label_area_size(44 * SCALE)
@@ -158,9 +190,9 @@ impl Plot {
         let mut mesh = chart.configure_mesh();
         mesh.label_style(text(Ink::Muted, FONT_SIZE))
             .axis_desc_style(text(Ink::Muted, FONT_SIZE))
-            .axis_style(Ink::Muted.marker().stroke_width(SCALE))
-            .bold_line_style(Ink::Grid.marker().stroke_width(SCALE))
-            .light_line_style(Ink::Grid.marker().mix(0.0))
+            .axis_style(palette(Ink::Muted).stroke_width(SCALE))
+            .bold_line_style(palette(Ink::Grid).stroke_width(SCALE))
+            .light_line_style(palette(Ink::Grid).mix(0.0))
             .set_all_tick_mark_size(4 * SCALE);
         if !self.x_name.is_empty() {
             mesh.x_desc(self.x_name);
@@ -181,7 +213,7 @@ impl Plot {
             match mark {
                 Mark::Line { points, ink, width, opacity } => {
                     let width = (width * f64::from(SCALE)).round().max(1.0) as u32;
-                    let style = ink.marker().mix(*opacity).stroke_width(width);
+                    let style = palette(*ink).mix(*opacity).stroke_width(width);
                     let path: Vec<(f64, f64)> = points.iter().copied().filter_map(place).collect();
                     match path.as_slice() {
                         [] => {}
@@ -195,7 +227,7 @@ impl Plot {
                 Mark::Dots { points, ink, radius } => {
                     let radius = (radius * f64::from(SCALE)).round() as i32;
                     let dots = points.iter().copied().filter_map(place);
-                    let style = ink.marker().filled();
+                    let style = palette(*ink).filled();
                     chart.draw_series(dots.map(|at| Circle::new(at, radius, style)))?;
                 }
                 Mark::Band { points, ink, opacity } => {
@@ -203,13 +235,13 @@ impl Plot {
                     let upper = points.iter().rev().filter_map(|p| place((p.0, p.2)));
                     let outline: Vec<(f64, f64)> = lower.chain(upper).collect();
                     if outline.len() > 2 {
-                        let area = Polygon::new(outline, ink.marker().mix(*opacity));
+                        let area = Polygon::new(outline, palette(*ink).mix(*opacity));
                         chart.draw_series([area])?;
                     }
                 }
                 Mark::Bar { from, to, ink, opacity } => {
                     if let (Some(from), Some(to)) = (place(*from), place(*to)) {
-                        let style = ink.marker().mix(*opacity).filled();
+                        let style = palette(*ink).mix(*opacity).filled();
                         chart.draw_series([Rectangle::new([from, to], style)])?;
                     }
                 }
@@ -224,8 +256,6 @@ impl Plot {
                 }
             }
         }
-        drop(chart);
-        root.present()?;
         Ok(())
     }
 

@@ -17,8 +17,8 @@ use crate::run::Run;
 
 /// Rows in the plot of intervals, at most.
 const MOST_ROWS: usize = 200;
-/// Classes in a confusion matrix, at most.
-const MOST_CLASSES: usize = 10;
+/// Classes in a confusion matrix that is a table, at most.
+pub(super) const MOST_CLASSES: usize = 12;
 /// Levels of the calibration plot.
 const LEVELS: [f64; 10] = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95];
 /// Half the width, in standard deviations, of the band that chance explains.
@@ -153,16 +153,7 @@ fn classification(run: &Run, predictive: &Predictive) -> Result<String> {
     let bins = reliability(predictive, &run.data.test);
     let diagram = reliability_diagram(&bins)?;
     let Predictive::Classes { classes, .. } = predictive else { return Ok(figures(&[diagram])) };
-    let guesses = predictive.mean();
-    let mut matrix = vec![vec![0usize; *classes]; *classes];
-    for (row, truth) in guesses.chunks_exact((*classes).max(1)).zip(run.data.test.targets()) {
-        // The first of equals, as accuracy counts it.
-        let guess =
-            row.iter().enumerate().fold(0, |best, (k, p)| if *p > row[best] { k } else { best });
-        if let Some(cell) = matrix.get_mut(*truth as usize).and_then(|r| r.get_mut(guess)) {
-            *cell += 1;
-        }
-    }
+    let matrix = metrics::confusion(&predictive.mean(), *classes, run.data.test.targets());
     let levels: Vec<String> = match &run.data.schema.target {
         Target::Classes { levels } => levels.clone(),
         Target::Number { .. } => (0..*classes).map(|k| k.to_string()).collect(),
@@ -170,7 +161,8 @@ fn classification(run: &Run, predictive: &Predictive) -> Result<String> {
     Ok(figures(&[diagram, confusion(&matrix, &levels)]))
 }
 
-fn reliability_diagram(bins: &[ReliabilityBin]) -> Result<String> {
+/// Confidence against the share that is right, bin by bin.
+pub(super) fn reliability_diagram(bins: &[ReliabilityBin]) -> Result<String> {
     let filled: Vec<&ReliabilityBin> = bins.iter().filter(|b| b.count > 0).collect();
     let left = filled.first().map_or(0.0, |b| b.lower);
     let mut plot = Plot::new(
@@ -211,7 +203,7 @@ fn compact(n: usize) -> String {
 }
 
 /// Rows are the true classes, columns the predicted ones.
-fn confusion(matrix: &[Vec<usize>], levels: &[String]) -> String {
+pub(super) fn confusion(matrix: &[Vec<usize>], levels: &[String]) -> String {
     let classes = matrix.len();
     if classes > MOST_CLASSES {
         let text = format!("The confusion matrix of {} classes is left out.", count(classes));
@@ -257,7 +249,7 @@ mod tests {
         let html = confusion(&[vec![5, 0, 1], vec![0, 7, 0], vec![0, 0, 0]], &levels);
         assert!(html.contains("&lt;b&gt;a&lt;/b&gt;") && html.contains("c&amp;d"), "{html}");
         assert_eq!(html.matches("<td ").count(), 9);
-        assert!(confusion(&vec![vec![0; 11]; 11], &[]).contains("11 classes is left out"));
+        assert!(confusion(&vec![vec![0; 13]; 13], &[]).contains("13 classes is left out"));
     }
 
     #[test]

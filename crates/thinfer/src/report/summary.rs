@@ -25,6 +25,10 @@ fn data_name(config: &Config) -> String {
             let file = path.rsplit(['/', '\\']).next().unwrap_or(path);
             format!("{} from {file}", data.target.as_deref().unwrap_or_default())
         }
+        DataKind::Images => {
+            let path = data.path.as_deref().unwrap_or_default().trim_end_matches(['/', '\\']);
+            path.rsplit(['/', '\\']).next().unwrap_or(path).to_owned()
+        }
         kind => kind.name().into(),
     }
 }
@@ -36,6 +40,15 @@ pub(super) fn method_name(kind: MethodKind) -> &'static str {
         MethodKind::Sghmc => "sghmc",
         MethodKind::CvAdam => "cv-adam",
         MethodKind::Sgd => "sgd",
+    }
+}
+
+/// The preset, in the words of the configuration.
+pub(super) fn preset_name(preset: Preset) -> &'static str {
+    match preset {
+        Preset::Exact => "exact",
+        Preset::Paper => "paper",
+        Preset::ReferenceCode => "reference-code",
     }
 }
 
@@ -61,11 +74,7 @@ pub(super) fn head(run: &Run, evaluation: &Evaluation, warnings: usize) -> Strin
 fn about(run: &Run, evaluation: &Evaluation) -> String {
     let config = &run.info.config;
     let (train, validation, test) = evaluation.rows;
-    let preset = match config.preset {
-        Preset::Exact => "exact",
-        Preset::Paper => "paper",
-        Preset::ReferenceCode => "reference-code",
-    };
+    let preset = preset_name(config.preset);
     let mut layers = vec![run.info.network.input_len()];
     layers.extend(&config.model.hidden);
     layers.push(run.info.network.output_len());

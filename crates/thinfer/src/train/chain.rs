@@ -13,6 +13,7 @@ use super::container::{self, Container};
 use super::device::{CudaChain, OnCuda};
 use super::examples::{Examples, image_rows};
 use super::gradient::GradientPlan;
+use super::trace::Trace;
 use crate::data::images::Speed;
 use crate::data::{ImageData, View};
 use crate::error::{Error, Result};
@@ -75,6 +76,8 @@ pub struct ChainSpec {
     pub evaluate_every: usize,
     /// The arithmetic on a GPU.
     pub precision: Precision,
+    /// The channels whose weights are kept at the end of every epoch, of no epochs yet.
+    pub trace: Trace,
     /// What the run is, so that a checkpoint of another one is not mistaken for its own.
     pub fingerprint: u32,
 }
@@ -162,6 +165,7 @@ pub struct Chain {
     clipped_steps: u64,
     records: Vec<Record>,
     snapshots: Vec<Snapshot>,
+    trace: Trace,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -185,6 +189,7 @@ impl Chain {
         let key = Key::new(spec.seed, spec.chain, Stream::Sampler);
         spec.method.start(&mut arena, key)?;
         Ok(Self {
+            trace: spec.trace.clone(),
             spec,
             arena,
             plan: None,
@@ -231,8 +236,8 @@ impl Chain {
     }
 
     /// Takes the chain apart.
-    pub fn into_results(self) -> (Vec<Record>, Vec<Snapshot>) {
-        (self.records, self.snapshots)
+    pub fn into_results(self) -> (Vec<Record>, Vec<Snapshot>, Trace) {
+        (self.records, self.snapshots, self.trace)
     }
 
     /// Bytes held by buffers and plans.
@@ -371,6 +376,7 @@ impl Chain {
             let owner = self.arena.table().owner(at).map_or("", |p| p.name.as_str());
             return Err(self.not_finite(format!("the parameter `{owner}`"), epoch));
         }
+        self.trace.record(self.arena.weights());
         let loss = self.loss_sum / self.spec.clock.steps_per_epoch as f64;
         self.largest_loss = self.largest_loss.max(loss);
         if (epoch + 1).is_multiple_of(self.spec.record_every) || last {
@@ -480,6 +486,7 @@ impl Chain {
         }
         sections.push(("marks".to_owned(), self.arena.marks().to_vec()));
         sections.push(("stats".to_owned(), container::float_bytes(self.arena.stats())));
+        sections.push(("trace".to_owned(), container::float_bytes(self.trace.values())));
         container::encode(&body, &sections)
     }
 
@@ -504,6 +511,7 @@ impl Chain {
         }
         chain.arena.set_marks(file.section(path, "marks")?)?;
         chain.arena.set_stats(&file.floats(path, "stats")?)?;
+        chain.trace.restore(file.floats(path, "trace")?);
         chain.snapshots = snapshots(&file.body.snapshots)?;
         chain.step = file.body.step;
         chain.loss_sum = file.body.loss_sum;

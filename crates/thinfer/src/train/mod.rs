@@ -8,6 +8,7 @@ mod device;
 mod examples;
 mod gradient;
 mod run;
+mod trace;
 
 pub use chain::{Chain, ChainSpec, Record, Schedules, Snapshot, live_inputs};
 pub use device::OnCuda;
@@ -17,6 +18,7 @@ pub use run::{
     ChainResult, Observer, Setting, Silent, checkpoint_path, load_results, run_chains,
     snapshot_path,
 };
+pub use trace::{Channel, Side, Trace};
 
 /// Where a run computes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -14,6 +14,7 @@ use thinfer_engine::cuda::Gpu;
 
 use super::chain::{Chain, ChainSpec, Record, Snapshot};
 use super::examples::Examples;
+use super::trace::Trace;
 use super::{Device, OnCuda, container};
 use crate::data::images::Speed;
 use crate::error::{Error, Result};
@@ -83,6 +84,8 @@ pub struct ChainResult {
     pub records: Vec<Record>,
     /// Its posterior samples.
     pub snapshots: Vec<Snapshot>,
+    /// The weights of some channels, where `train.trace` names them.
+    pub trace: Trace,
     /// Bytes of its buffers and plans.
     pub bytes: usize,
     /// Bytes of them that the method keeps: weights, state and marks.
@@ -333,8 +336,8 @@ fn load_snapshot(
 fn result_of(chain: Chain) -> ChainResult {
     let (number, bytes) = (chain.spec().chain, chain.bytes());
     let method_bytes = chain.arena().method_bytes();
-    let (records, snapshots) = chain.into_results();
-    ChainResult { chain: number, records, snapshots, bytes, method_bytes }
+    let (records, snapshots, trace) = chain.into_results();
+    ChainResult { chain: number, records, snapshots, trace, bytes, method_bytes }
 }
 
 /// Reads what a run has so far, without going on with it.

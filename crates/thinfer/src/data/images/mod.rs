@@ -11,6 +11,7 @@ mod load;
 mod mnist;
 mod own;
 mod pickle;
+mod picture;
 mod prefetch;
 mod published;
 mod shapes;
@@ -31,6 +32,7 @@ pub use files::md5_of;
 use files::{check_md5, gzip_or_plain, missing, problem};
 pub use inspect::{ClassCount, Inspection, Unreadable};
 use load::{Look, place};
+pub use picture::{Fit, Picture, list_pictures, read_picture, reshape};
 pub use prefetch::{Chunk, Prefetch, Speed};
 pub use published::{Download, Published};
 

@@ -19,9 +19,9 @@ use crate::train::{Observer, Setting, Silent, run_chains};
 
 /// The shipped configurations, which are also what `thinfer train configs/example1.toml` runs.
 const CONFIGS: [&str; 3] = [
-    include_str!("../../../configs/example1.toml"),
-    include_str!("../../../configs/example2.toml"),
-    include_str!("../../../configs/example3.toml"),
+    include_str!("../../../../configs/example1.toml"),
+    include_str!("../../../../configs/example2.toml"),
+    include_str!("../../../../configs/example3.toml"),
 ];
 
 /// A row of the table.

@@ -8,7 +8,7 @@ use crate::interrupt;
 use crate::progress::Progress;
 use crate::text_table::{align, seconds};
 
-/// Run a table of the paper again, beside what it printed
+/// Run Table 4 again, beside what the paper prints
 #[derive(clap::Args)]
 #[command(after_help = "\
 Finished runs are kept in --out and not done again.
@@ -16,10 +16,7 @@ Finished runs are kept in --out and not done again.
 Examples:
   thinfer reproduce table4 --examples 1 --rows dfp --repeats 2
   thinfer reproduce table4 --out results/table4 --json")]
-pub(crate) struct Args {
-    /// Which table
-    #[arg(value_enum)]
-    table: TableArg,
+pub(super) struct Args {
     /// Examples to run
     #[arg(long, value_delimiter = ',', default_value = "1,2,3")]
     examples: Vec<usize>,
@@ -40,19 +37,12 @@ pub(crate) struct Args {
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]
-enum TableArg {
-    // No doc comment: it would turn the help of this command into the long form.
-    Table4,
-}
-
-#[derive(Clone, Copy, clap::ValueEnum)]
 enum RowArg {
     Dfp,
     Dpf,
 }
 
-pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<()> {
-    let TableArg::Table4 = args.table;
+pub(super) fn run(args: &Args, context: &Context) -> anyhow::Result<()> {
     let chosen = args.device.choose()?;
     let rows = args.rows.iter().map(|row| match row {
         RowArg::Dfp => Row::Dfp,

@@ -1,0 +1,36 @@
+use serde_json::json;
+use thinfer::images::predict_images;
+use thinfer::posterior::Posterior;
+use thinfer::run::RunInfo;
+use thinfer::train::OnCuda;
+
+use super::Args;
+use crate::context::{Context, to_stdout};
+
+pub(super) fn run(
+    args: &Args,
+    info: &RunInfo,
+    posterior: &Posterior,
+    context: &Context,
+) -> anyhow::Result<()> {
+    let chosen = args.device.choose()?;
+    let on = OnCuda::open(chosen.device, &info.config)?;
+    let found = predict_images(info, posterior, &args.input, on.as_ref())?;
+    found.notes.iter().for_each(|note| context.notice(note));
+    if let Some(out) = &args.out {
+        found.write(out, args.all)?;
+        context.say(&format!("wrote {} pictures to {}", found.pictures.len(), out.display()));
+    }
+    match (context.json(), &args.out) {
+        (true, out) => {
+            let mut object = found.to_json(args.all);
+            object["run"] = json!(args.run.display().to_string());
+            if let Some(out) = out {
+                object["out"] = json!(out.display().to_string());
+            }
+            context.result(&object, String::new)
+        }
+        (false, None) => to_stdout(|to| found.write_csv(to, args.all)),
+        (false, Some(_)) => Ok(()),
+    }
+}

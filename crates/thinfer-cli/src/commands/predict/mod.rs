@@ -1,0 +1,49 @@
+mod images;
+mod table;
+
+use std::path::PathBuf;
+
+use thinfer::run::Inputs;
+
+use crate::context::Context;
+use crate::device::DeviceArgs;
+use crate::{output, run_folder};
+
+/// Predict rows of a table, or pictures
+#[derive(clap::Args)]
+#[command(after_help = "\
+Tables: row, mean, sd, lower90, upper90; or row, p_CLASS of each class, predicted.
+Pictures: file, class, probability, entropy, mutual_information (in nats).
+
+Examples:
+  thinfer predict runs/example1 new.csv > predictions.csv
+  thinfer predict runs/shapes photos/ a.png --all > predictions.csv")]
+pub(crate) struct Args {
+    /// The folder of the run
+    run: PathBuf,
+    /// A table (.csv, .tsv, .parquet), or pictures and folders of them
+    #[arg(required = true)]
+    input: Vec<PathBuf>,
+    /// Write there, not to standard output; only tables as .tsv or .parquet
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Replace FILE
+    #[arg(long)]
+    force: bool,
+    /// For pictures: the probability of every class
+    #[arg(long)]
+    all: bool,
+    #[command(flatten)]
+    device: DeviceArgs,
+}
+
+pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<()> {
+    if let Some(out) = &args.out {
+        output::check_free(out, args.force)?;
+    }
+    let (info, posterior) = run_folder::open_posterior(&args.run, context)?;
+    match &info.inputs {
+        Inputs::Table(_) => table::run(args, &info, &posterior, context),
+        Inputs::Images(_) => images::run(args, &info, &posterior, context),
+    }
+}

@@ -1,0 +1,50 @@
+use serde_json::{Map, Value, json};
+use thinfer::Error;
+use thinfer::data::table::Table;
+use thinfer::posterior::Posterior;
+use thinfer::predict::{Predictions, predict};
+use thinfer::run::RunInfo;
+
+use super::Args;
+use crate::context::{Context, to_stdout};
+
+pub(super) fn run(
+    args: &Args,
+    info: &RunInfo,
+    posterior: &Posterior,
+    context: &Context,
+) -> anyhow::Result<()> {
+    let [input] = &args.input[..] else {
+        let problem = "are several, but the run was trained on a table; give one table";
+        return Err(Error::config("INPUT", problem).into());
+    };
+    let table = Table::read_with(input, &info.table()?.schema.encoding.read_options())?;
+    let predictions = predict(info, posterior, &table)?;
+    predictions.notes.iter().for_each(|note| context.notice(note));
+    if let Some(out) = &args.out {
+        predictions.write(out, args.force)?;
+        context.say(&format!("wrote {} rows to {}", predictions.rows, out.display()));
+    }
+    match (context.json(), &args.out) {
+        (true, _) => context.result(&to_json(args, &predictions)?, String::new),
+        (false, None) => to_stdout(|to| predictions.write_csv(to)),
+        (false, Some(_)) => Ok(()),
+    }
+}
+
+fn to_json(args: &Args, predictions: &Predictions) -> anyhow::Result<Value> {
+    let mut object = Map::new();
+    object.insert("run".into(), json!(args.run.display().to_string()));
+    object.insert("input".into(), json!(args.input[0].display().to_string()));
+    object.insert("task".into(), serde_json::to_value(predictions.task)?);
+    object.insert("rows".into(), json!(predictions.rows));
+    object.insert("missing_rows".into(), json!(predictions.missing.rows));
+    object.insert("members".into(), json!(predictions.members));
+    object.insert("scored_rows".into(), json!(predictions.scored_rows));
+    object.insert("score".into(), serde_json::to_value(&predictions.scores)?);
+    match &args.out {
+        Some(out) => drop(object.insert("out".into(), json!(out.display().to_string()))),
+        None => object.extend(predictions.to_json()),
+    }
+    Ok(Value::Object(object))
+}

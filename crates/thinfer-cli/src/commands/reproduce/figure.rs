@@ -1,0 +1,75 @@
+use std::path::{Path, PathBuf};
+
+use thinfer::config::Config;
+use thinfer::reproduce::{Figure, draw_figure, reproduce_figure};
+use thinfer::run::Control;
+use thinfer::train::Device;
+
+use crate::context::Context;
+use crate::device::{Chosen, DeviceArgs};
+use crate::interrupt;
+use crate::progress::Progress;
+
+/// As the paper trains ResNet-18 on CIFAR-10.
+const CIFAR: &str = "data.kind = \"cifar10\"\nmodel.name = \"resnet18-cifar\"\n";
+/// A small network on generated images: minutes on two cores.
+const SHAPES: &str = include_str!("shapes.toml");
+
+#[derive(clap::Args)]
+#[command(after_help = "\
+Without --config: ResNet-18 on CIFAR-10 where data/cifar10 and a GPU are there,
+a small network on generated images otherwise.
+
+Examples:
+  thinfer reproduce figure1
+  thinfer reproduce figure2 --run runs/dfp --run runs/dpf --out figures")]
+pub(super) struct Args {
+    /// The settings of the runs, as TOML
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Change a setting
+    #[arg(long, value_name = "KEY=VALUE")]
+    set: Vec<String>,
+    /// Draw this run and train none
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["config", "set"])]
+    run: Vec<PathBuf>,
+    /// The folder of runs and figure [default: runs/figure1, runs/figure2]
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    #[command(flatten)]
+    device: DeviceArgs,
+}
+
+pub(super) fn run(figure: Figure, args: &Args, context: &Context) -> anyhow::Result<()> {
+    let out = args.out.clone().unwrap_or_else(|| Path::new("runs").join(figure.name()));
+    let drawn = if args.run.is_empty() {
+        let chosen = args.device.choose()?;
+        let config = args.config(&chosen)?;
+        let stop = interrupt::stop_flag(context)?;
+        let progress = Progress::new(context, &chosen);
+        let device_name = chosen.to_string();
+        let control =
+            Control { stop, observer: &progress, device: chosen.device, device_name: &device_name };
+        let drawn = reproduce_figure(figure, &config, &out, &control);
+        progress.finish();
+        drawn.map_err(|error| {
+            interrupt::explain(error, || {
+                "interrupted after a checkpoint; the same command goes on from there".into()
+            })
+        })?
+    } else {
+        draw_figure(figure, &args.run, &out, context)?
+    };
+    let shown = format!("{}\n{}", drawn.svg.display(), drawn.png.display());
+    context.result(&serde_json::to_value(&drawn)?, || shown.clone())
+}
+
+impl Args {
+    fn config(&self, chosen: &Chosen) -> anyhow::Result<Config> {
+        let cifar = Path::new("data/cifar10").exists() && matches!(chosen.device, Device::Cuda(_));
+        Ok(match &self.config {
+            Some(path) => Config::read(path, &self.set)?,
+            None => Config::parse(if cifar { CIFAR } else { SHAPES }, &self.set)?,
+        })
+    }
+}

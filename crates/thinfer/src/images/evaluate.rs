@@ -1,0 +1,636 @@
+//! What a run on images is worth: scores on test images, size, and what the chains did.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use serde::Serialize;
+use thinfer_engine::Network;
+
+use super::size::{Amounts, ImageSize, image_size};
+use crate::error::{Error, Result};
+use crate::evaluate::{Behaviour, behaviour};
+use crate::metrics::{self, Detection, ECE_BINS, ReliabilityBin, Sparsity};
+use crate::train::{ChainResult, Snapshot};
+
+/// Points of a risk-coverage curve, at most.
+const MOST_POINTS: usize = 200;
+/// Classes of a confusion matrix, at most: beyond, the most frequent confusions say more.
+const MOST_CLASSES: usize = 100;
+/// Confusions that are named, at most.
+const MOST_CONFUSIONS: usize = 20;
+
+/// What some chains found, and what their snapshots predict.
+pub struct ImageResults<'a> {
+    /// The network.
+    pub network: &'a Network,
+    /// The names of the classes.
+    pub classes: &'a [String],
+    /// The class of each test image.
+    pub labels: &'a [u32],
+    /// The chains.
+    pub results: &'a [ChainResult],
+    /// Class probabilities of the test images, images × classes, one table for each snapshot, chain
+    /// by chain.
+    pub probabilities: &'a [Vec<f64>],
+    /// Training images.
+    pub train_images: usize,
+    /// The epochs of each cycle of the step size.
+    pub cycles: &'a [Range<usize>],
+    /// Images of other data sets, to see whether the network knows that they are foreign.
+    pub foreign: &'a [ForeignImages],
+}
+
+/// What the snapshots that share the final mask predict for images of another data set.
+pub struct ForeignImages {
+    /// The name of the data set.
+    pub name: String,
+    /// Class probabilities, images × classes, for each snapshot of [`sharing_final_mask`].
+    pub probabilities: Vec<Vec<f64>>,
+}
+
+/// Scores of one prediction on the test images.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct ImageScores {
+    /// Snapshots that were averaged.
+    pub members: usize,
+    /// Share of right classes.
+    pub accuracy: f64,
+    /// Mean negative log-likelihood, in nats.
+    pub nll: f64,
+    /// Brier score, from 0 to 2.
+    pub brier: f64,
+    /// Expected calibration error, 15 bins of equal width.
+    pub ece: f64,
+    /// Expected calibration error, 15 bins that hold equally many images.
+    pub ece_equal_mass: f64,
+    /// Area under the risk-coverage curve, images ordered by their largest probability.
+    pub aurc: f64,
+    /// That area above the best possible one at this accuracy.
+    pub excess_aurc: f64,
+    /// Mean entropy of the predictions, in nats.
+    pub entropy: f64,
+    /// Mean mutual information between class and snapshot, in nats; 0 for a single snapshot.
+    pub mutual_information: f64,
+}
+
+/// One snapshot alone.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct SnapshotScores {
+    /// Its chain.
+    pub chain: u32,
+    /// The epoch after which it was taken, from 0.
+    pub epoch: usize,
+    /// Its cycle, from 0.
+    pub cycle: usize,
+    /// Whether its mask is the final one of its chain.
+    pub final_mask: bool,
+    /// Pruned share of all parameters.
+    pub sparsity: Sparsity,
+    /// Pruned share of the weights of convolutions and linear layers.
+    pub weight_sparsity: Sparsity,
+    /// Multiply-adds an image.
+    pub multiply_adds: Amounts,
+    /// Bytes of parameters and running statistics.
+    pub bytes: Amounts,
+    /// Its scores.
+    pub scores: ImageScores,
+}
+
+/// The snapshots of one cycle, over chains.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct CycleScores {
+    /// The cycle, from 0.
+    pub cycle: usize,
+    /// Scores of their average.
+    pub scores: ImageScores,
+}
+
+/// How well images of another data set are told from the test images, by three scores.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ForeignScores {
+    /// The name of the data set.
+    pub name: String,
+    /// How many images it has.
+    pub images: usize,
+    /// By 1 − the largest probability.
+    pub max_probability: Option<Detection>,
+    /// By the entropy of the prediction.
+    pub entropy: Option<Detection>,
+    /// By the mutual information between class and snapshot.
+    pub mutual_information: Option<Detection>,
+}
+
+/// One class.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ClassScores {
+    /// Its name.
+    pub name: String,
+    /// Test images of it.
+    pub images: usize,
+    /// The share of them that is right; 0 where there are none.
+    pub accuracy: f64,
+}
+
+/// A class that is taken for another one.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Confusion {
+    /// The true class.
+    pub truth: String,
+    /// What it is taken for.
+    pub predicted: String,
+    /// How often.
+    pub count: usize,
+    /// The share of the true class.
+    pub share: f64,
+}
+
+/// Everything `thinfer eval` prints about a run on images.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ImageEvaluation {
+    /// Training and test images.
+    pub images: (usize, usize),
+    /// The names of the classes.
+    pub classes: Vec<String>,
+    /// The headline: the average of the snapshots that share their chain's final mask.
+    pub posterior: ImageScores,
+    /// The average of all snapshots, masks of all ages.
+    pub all_samples: ImageScores,
+    /// The last snapshot of each chain alone, its scores averaged over chains.
+    pub last: ImageScores,
+    /// The average of the snapshots of each cycle.
+    pub cycles: Vec<CycleScores>,
+    /// Every snapshot alone.
+    pub snapshots: Vec<SnapshotScores>,
+    /// The reliability diagram of the headline, in bins of equal width.
+    pub reliability: Vec<ReliabilityBin>,
+    /// The same in bins that hold equally many images.
+    pub reliability_equal_mass: Vec<ReliabilityBin>,
+    /// The risk-coverage curve of the headline: share of images answered, share of them wrong.
+    pub risk_coverage: Vec<(f64, f64)>,
+    /// How often the headline takes each class for which, `[true][predicted]`; empty with more than
+    /// 100 classes.
+    pub confusion: Vec<Vec<usize>>,
+    /// The most frequent confusions, most frequent first.
+    pub confusions: Vec<Confusion>,
+    /// Every class.
+    pub per_class: Vec<ClassScores>,
+    /// Against other data sets.
+    pub foreign: Vec<ForeignScores>,
+    /// The size of the last snapshot of each chain.
+    pub sizes: Vec<ImageSize>,
+    /// What the chains did.
+    pub behaviour: Behaviour,
+}
+
+/// The numbers of the snapshots that share their chain's final mask, counted chain by chain: the
+/// headline, which is one small network with many weights, and not an average over networks of
+/// different size.
+pub fn sharing_final_mask(results: &[ChainResult]) -> Vec<usize> {
+    let last: BTreeMap<u32, &[u8]> = results
+        .iter()
+        .filter_map(|r| Some((r.chain, r.snapshots.last()?.keep.as_slice())))
+        .collect();
+    let shares = |s: &Snapshot| last.get(&s.chain).is_some_and(|keep| *keep == s.keep);
+    let snapshots = results.iter().flat_map(|r| &r.snapshots);
+    snapshots.enumerate().filter(|(_, s)| shares(s)).map(|(at, _)| at).collect()
+}
+
+/// Evaluates what some chains found; fails where there are no snapshots or test images yet, and
+/// where predictions do not fit them.
+pub fn evaluate_images(input: &ImageResults<'_>) -> Result<ImageEvaluation> {
+    let snapshots: Vec<&Snapshot> = input.results.iter().flat_map(|r| &r.snapshots).collect();
+    let headline = sharing_final_mask(input.results);
+    check(input, snapshots.len(), headline.len())?;
+    let (classes, labels) = (input.classes.len(), input.labels);
+    let table = |at: &usize| input.probabilities[*at].as_slice();
+    let all: Vec<usize> = (0..snapshots.len()).collect();
+    let chosen = |numbers: &[usize]| -> Vec<&[f64]> { numbers.iter().map(table).collect() };
+    let ensemble = |numbers: &[usize]| Ensemble::of(&chosen(numbers), classes);
+    let score = |numbers: &[usize]| ensemble(numbers).score(classes, labels);
+
+    let sizes = sizes(input.network, &snapshots);
+    let cycle = |s: &Snapshot| {
+        input.cycles.iter().position(|epochs| epochs.contains(&s.epoch)).unwrap_or_default()
+    };
+    let single: Vec<SnapshotScores> = snapshots
+        .iter()
+        .zip(&sizes)
+        .enumerate()
+        .map(|(at, (snapshot, size))| SnapshotScores {
+            chain: snapshot.chain,
+            epoch: snapshot.epoch,
+            cycle: cycle(snapshot),
+            final_mask: headline.contains(&at),
+            sparsity: size.sparsity,
+            weight_sparsity: size.weight_sparsity,
+            multiply_adds: size.multiply_adds,
+            bytes: size.bytes,
+            scores: score(&[at]),
+        })
+        .collect();
+    let mut by_cycle: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+    single.iter().enumerate().for_each(|(at, s)| by_cycle.entry(s.cycle).or_default().push(at));
+    let last: Vec<usize> = all
+        .iter()
+        .copied()
+        .filter(|&at| snapshots.get(at + 1).is_none_or(|next| next.chain != snapshots[at].chain))
+        .collect();
+
+    let posterior = ensemble(&headline);
+    let scores = posterior.score(classes, labels);
+    let matrix = metrics::confusion(&posterior.mean, classes, labels);
+    let bins = |found: Option<metrics::Calibration>| found.map(|c| c.bins).unwrap_or_default();
+    let disagreement = metrics::disagreement(
+        &headline.iter().map(|at| input.probabilities[*at].clone()).collect::<Vec<_>>(),
+    );
+    Ok(ImageEvaluation {
+        images: (input.train_images, labels.len()),
+        classes: input.classes.to_vec(),
+        posterior: scores,
+        all_samples: score(&all),
+        last: mean_scores(&last.iter().map(|&at| single[at].scores).collect::<Vec<_>>()),
+        cycles: by_cycle
+            .iter()
+            .map(|(&cycle, members)| CycleScores { cycle, scores: score(members) })
+            .collect(),
+        reliability: bins(metrics::ece(&posterior.mean, classes, labels, ECE_BINS)),
+        reliability_equal_mass: bins(metrics::ece_equal_mass(
+            &posterior.mean,
+            classes,
+            labels,
+            ECE_BINS,
+        )),
+        risk_coverage: curve(&posterior.mean, classes, labels),
+        confusions: confusions(&matrix, input.classes),
+        per_class: per_class(&matrix, input.classes),
+        confusion: if classes <= MOST_CLASSES { matrix } else { Vec::new() },
+        foreign: input.foreign.iter().map(|f| foreign(f, &posterior, classes)).collect(),
+        sizes: last.iter().map(|&at| sizes[at].clone()).collect(),
+        behaviour: behaviour(input.results, disagreement, input.train_images),
+        snapshots: single,
+    })
+}
+
+fn check(input: &ImageResults<'_>, snapshots: usize, headline: usize) -> Result<()> {
+    let (classes, images) = (input.classes.len(), input.labels.len());
+    if snapshots == 0 {
+        return Err(Error::Data(
+            "the run has no posterior samples yet; let it reach the end of its first cycle".into(),
+        ));
+    }
+    if images == 0 {
+        return Err(Error::Data("there are no test images to score the run on".into()));
+    }
+    if let Some(label) = input.labels.iter().find(|l| **l as usize >= classes) {
+        return Err(Error::Data(format!(
+            "a test image has the class {label}, but there are {classes} classes, counted from 0"
+        )));
+    }
+    let fits = |tables: &[Vec<f64>], count: usize, rows: Option<usize>| {
+        let rows = rows.or(tables.first().map(|t| t.len() / classes)).unwrap_or(0);
+        tables.len() == count && tables.iter().all(|t| t.len() == rows * classes)
+    };
+    let foreign = input.foreign.iter().all(|f| fits(&f.probabilities, headline, None));
+    if !fits(input.probabilities, snapshots, Some(images)) || !foreign {
+        return Err(Error::Data(format!(
+            "predictions do not fit: {snapshots} snapshots need one probability for each of \
+             {images} images and {classes} classes; predict them again"
+        )));
+    }
+    Ok(())
+}
+
+/// The averaged prediction of some members, and what is unknown about each image.
+struct Ensemble {
+    members: usize,
+    mean: Vec<f64>,
+    unknown: Vec<metrics::Uncertainty>,
+}
+
+impl Ensemble {
+    fn of(members: &[&[f64]], classes: usize) -> Self {
+        let mut mean = vec![0.0; members.first().map_or(0, |m| m.len())];
+        for member in members {
+            mean.iter_mut().zip(*member).for_each(|(mean, p)| *mean += p);
+        }
+        mean.iter_mut().for_each(|mean| *mean /= members.len().max(1) as f64);
+        Self { members: members.len(), mean, unknown: metrics::uncertainty(members, classes) }
+    }
+
+    fn score(&self, classes: usize, labels: &[u32]) -> ImageScores {
+        let mean = &self.mean;
+        let (confidences, right) = metrics::confidences(mean, classes, labels);
+        let selective = metrics::risk_coverage(&confidences, &right);
+        let ece = |found: Option<metrics::Calibration>| found.map_or(0.0, |c| c.ece);
+        let unknown = |value: fn(&metrics::Uncertainty) -> f64| {
+            self.unknown.iter().map(value).sum::<f64>() / self.unknown.len().max(1) as f64
+        };
+        ImageScores {
+            members: self.members,
+            accuracy: right.iter().filter(|right| **right).count() as f64
+                / right.len().max(1) as f64,
+            nll: metrics::negative_log_likelihood_classes(mean, classes, labels)
+                .unwrap_or_default(),
+            brier: metrics::brier(mean, classes, labels).unwrap_or_default(),
+            ece: ece(metrics::ece(mean, classes, labels, ECE_BINS)),
+            ece_equal_mass: ece(metrics::ece_equal_mass(mean, classes, labels, ECE_BINS)),
+            aurc: selective.as_ref().map_or(0.0, |s| s.aurc),
+            excess_aurc: selective.map_or(0.0, |s| s.excess),
+            entropy: unknown(|u| u.entropy),
+            mutual_information: unknown(|u| u.mutual_information),
+        }
+    }
+
+    /// 1 − the largest probability, entropy, and mutual information of each image.
+    fn doubts(&self, classes: usize) -> [Vec<f64>; 3] {
+        let largest = |p: &[f64]| p.iter().copied().fold(0.0, f64::max);
+        [
+            self.mean.chunks_exact(classes.max(1)).map(|p| 1.0 - largest(p)).collect(),
+            self.unknown.iter().map(|u| u.entropy).collect(),
+            self.unknown.iter().map(|u| u.mutual_information).collect(),
+        ]
+    }
+}
+
+/// The sizes under the masks of all snapshots; neighbours often share one.
+fn sizes(network: &Network, snapshots: &[&Snapshot]) -> Vec<ImageSize> {
+    let mut sizes: Vec<ImageSize> = Vec::with_capacity(snapshots.len());
+    for (at, snapshot) in snapshots.iter().enumerate() {
+        let same = at > 0 && snapshots[at - 1].keep == snapshot.keep;
+        let size = if same { sizes[at - 1].clone() } else { image_size(network, &snapshot.keep) };
+        sizes.push(size);
+    }
+    sizes
+}
+
+fn mean_scores(each: &[ImageScores]) -> ImageScores {
+    let mean = |value: fn(&ImageScores) -> f64| {
+        each.iter().map(value).sum::<f64>() / each.len().max(1) as f64
+    };
+    ImageScores {
+        members: 1,
+        accuracy: mean(|s| s.accuracy),
+        nll: mean(|s| s.nll),
+        brier: mean(|s| s.brier),
+        ece: mean(|s| s.ece),
+        ece_equal_mass: mean(|s| s.ece_equal_mass),
+        aurc: mean(|s| s.aurc),
+        excess_aurc: mean(|s| s.excess_aurc),
+        entropy: mean(|s| s.entropy),
+        mutual_information: mean(|s| s.mutual_information),
+    }
+}
+
+/// The risk-coverage curve at equal steps of coverage, ending where all images are answered.
+fn curve(mean: &[f64], classes: usize, labels: &[u32]) -> Vec<(f64, f64)> {
+    let (confidences, right) = metrics::confidences(mean, classes, labels);
+    let Some(found) = metrics::risk_coverage(&confidences, &right) else { return Vec::new() };
+    let images = found.risks.len();
+    let points = images.min(MOST_POINTS);
+    let at = |point: usize| {
+        let answered = point * images / points;
+        (answered as f64 / images as f64, found.risks[answered - 1])
+    };
+    (1..=points).map(at).collect()
+}
+
+fn confusions(matrix: &[Vec<usize>], classes: &[String]) -> Vec<Confusion> {
+    let mut found: Vec<(usize, usize, usize)> = Vec::new();
+    for (truth, row) in matrix.iter().enumerate() {
+        let wrong = row.iter().enumerate().filter(|(guess, n)| *guess != truth && **n > 0);
+        found.extend(wrong.map(|(guess, n)| (truth, guess, *n)));
+    }
+    found.sort_by_key(|(truth, guess, n)| (std::cmp::Reverse(*n), *truth, *guess));
+    let share = |truth: usize, n: usize| n as f64 / matrix[truth].iter().sum::<usize>() as f64;
+    found
+        .into_iter()
+        .take(MOST_CONFUSIONS)
+        .map(|(truth, guess, count)| Confusion {
+            truth: classes[truth].clone(),
+            predicted: classes[guess].clone(),
+            count,
+            share: share(truth, count),
+        })
+        .collect()
+}
+
+fn per_class(matrix: &[Vec<usize>], classes: &[String]) -> Vec<ClassScores> {
+    let of = |(class, (name, row)): (usize, (&String, &Vec<usize>))| {
+        let images = row.iter().sum();
+        let accuracy = row[class] as f64 / usize::max(images, 1) as f64;
+        ClassScores { name: name.clone(), images, accuracy }
+    };
+    classes.iter().zip(matrix).enumerate().map(of).collect()
+}
+
+fn foreign(images: &ForeignImages, known: &Ensemble, classes: usize) -> ForeignScores {
+    let members: Vec<&[f64]> = images.probabilities.iter().map(Vec::as_slice).collect();
+    let foreign = Ensemble::of(&members, classes);
+    let (inside, outside) = (known.doubts(classes), foreign.doubts(classes));
+    let [max_probability, entropy, mutual_information] =
+        [0, 1, 2].map(|score| metrics::detect(&inside[score], &outside[score]));
+    ForeignScores {
+        name: images.name.clone(),
+        images: foreign.unknown.len(),
+        max_probability,
+        entropy,
+        mutual_information,
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::model::image_network;
+    use crate::train::{Record, Trace};
+    use thinfer_engine::Shape;
+    use thinfer_engine::noise::{Key, Stream};
+
+    const CLASSES: usize = 3;
+    const IMAGES: usize = 300;
+
+    /// A run that never was: two chains of two cycles with two snapshots each, on a small LeNet;
+    /// the first cycle of chain 0 has a mask of its own.
+    pub(crate) struct Imagined {
+        pub(crate) network: Network,
+        pub(crate) classes: Vec<String>,
+        pub(crate) labels: Vec<u32>,
+        pub(crate) results: Vec<ChainResult>,
+        pub(crate) probabilities: Vec<Vec<f64>>,
+        pub(crate) foreign: Vec<ForeignImages>,
+    }
+
+    impl Imagined {
+        pub(crate) fn results(&self) -> ImageResults<'_> {
+            ImageResults {
+                network: &self.network,
+                classes: &self.classes,
+                labels: &self.labels,
+                results: &self.results,
+                probabilities: &self.probabilities,
+                train_images: 1000,
+                cycles: &[0..10, 10..20],
+                foreign: &self.foreign,
+            }
+        }
+    }
+
+    pub(crate) fn imagined() -> Imagined {
+        let shape = Shape { height: 16, width: 16, channels: 1 };
+        let network = image_network("lenet", shape, CLASSES).unwrap();
+        let parameters = network.params().len();
+        let labels: Vec<u32> = (0..IMAGES).map(|i| (i % CLASSES) as u32).collect();
+        let snapshot = |chain: u32, epoch: usize| {
+            let masked = if chain == 0 && epoch < 10 { 10 } else { 3 * parameters / 4 };
+            Snapshot {
+                chain,
+                epoch,
+                weights: vec![0.5; parameters],
+                keep: (0..parameters).map(|i| u8::from(i >= masked)).collect(),
+                stats: Vec::new(),
+            }
+        };
+        let record = |epoch: usize| Record {
+            epoch,
+            loss: 0.5 + 1.0 / (epoch as f64 + 1.0),
+            step_size: 0.5 * (1.0 + (std::f64::consts::PI * (epoch % 10) as f64 / 10.0).cos()),
+            temperature: 1e-6,
+            effective_temperature: Some(0.9e-6),
+            tau_mean: Some(0.5 + 0.005 * epoch as f64),
+            tau_sd: Some(0.0),
+            spike_share: 0.3 + 0.02 * epoch as f64,
+            pruned_share: 0.04 * epoch as f64,
+            live_inputs: 1,
+            largest_loss: 0.52 + 1.0 / (epoch as f64 + 1.0),
+            clipped_steps: 0,
+            sparsity: 0.0375 * epoch as f64,
+            test_accuracy: Some(0.9 - 0.5 / (epoch as f64 + 1.0)),
+            test_nll: Some(0.3 + 0.5 / (epoch as f64 + 1.0)),
+            hard_threshold: None,
+        };
+        let chain = |chain: u32| ChainResult {
+            chain,
+            records: (0..20).map(record).collect(),
+            snapshots: [8, 9, 18, 19].map(|epoch| snapshot(chain, epoch)).to_vec(),
+            trace: Trace::default(),
+            bytes: 0,
+            method_bytes: 0,
+        };
+        // Logits that know the class, and noise that differs from member to member.
+        let table = |member: u64, images: usize, signal: f64| -> Vec<f64> {
+            let key = Key::new(3, 0, Stream::Sampler);
+            let mut table = Vec::with_capacity(images * CLASSES);
+            for image in 0..images {
+                let hard = key.normal(1000, image) as f64;
+                let logit = |class: usize| {
+                    let at = image * CLASSES + class;
+                    let own = f64::from(u8::from(class == image % CLASSES));
+                    (signal + hard) * own + 0.7 * key.normal(member, at) as f64
+                };
+                let logits: Vec<f64> = (0..CLASSES).map(logit).collect();
+                let sum: f64 = logits.iter().map(|z| z.exp()).sum();
+                table.extend(logits.iter().map(|z| z.exp() / sum));
+            }
+            table
+        };
+        Imagined {
+            network,
+            classes: ["circle", "square", "<b>star</b>"].map(str::to_owned).to_vec(),
+            labels,
+            results: vec![chain(0), chain(1)],
+            probabilities: (0..8).map(|member| table(member, IMAGES, 2.0)).collect(),
+            foreign: vec![ForeignImages {
+                name: "letters".into(),
+                probabilities: (0..6).map(|member| table(100 + member, 200, 0.0)).collect(),
+            }],
+        }
+    }
+
+    #[test]
+    fn the_headline_has_only_snapshots_with_the_final_mask() {
+        let run = imagined();
+        assert_eq!(sharing_final_mask(&run.results), [2, 3, 4, 5, 6, 7]);
+        let found = evaluate_images(&run.results()).unwrap();
+        assert_eq!((found.posterior.members, found.all_samples.members), (6, 8));
+        let finals: Vec<bool> = found.snapshots.iter().map(|s| s.final_mask).collect();
+        assert_eq!(finals, [false, false, true, true, true, true, true, true]);
+        let cycles: Vec<usize> = found.snapshots.iter().map(|s| s.cycle).collect();
+        assert_eq!(cycles, [0, 0, 1, 1, 0, 0, 1, 1]);
+        let members: Vec<usize> = found.cycles.iter().map(|c| c.scores.members).collect();
+        assert_eq!(members, [4, 4]);
+        assert_eq!(found.sizes.len(), 2);
+        assert!(found.snapshots[0].sparsity < found.snapshots[2].sparsity);
+        assert_eq!(found.sizes[0].sparsity, found.snapshots[3].sparsity);
+    }
+
+    #[test]
+    fn scores_are_those_of_the_average() {
+        let run = imagined();
+        let found = evaluate_images(&run.results()).unwrap();
+        let mean: Vec<f64> = (0..IMAGES * CLASSES)
+            .map(|at| (2..8).map(|m| run.probabilities[m][at]).sum::<f64>() / 6.0)
+            .collect();
+        let accuracy = metrics::accuracy_from_probabilities(&mean, CLASSES, &run.labels).unwrap();
+        assert_eq!(found.posterior.accuracy, accuracy);
+        let nll = metrics::negative_log_likelihood_classes(&mean, CLASSES, &run.labels).unwrap();
+        assert!((found.posterior.nll - nll).abs() < 1e-12);
+        // The last of each chain alone: numbers 3 and 7.
+        let alone = |at: usize| found.snapshots[at].scores.accuracy;
+        assert!((found.last.accuracy - 0.5 * (alone(3) + alone(7))).abs() < 1e-12);
+        assert_eq!(found.last.mutual_information, 0.0);
+        assert!(found.posterior.mutual_information > 0.01);
+        assert!(found.posterior.accuracy > found.last.accuracy, "averaging removes noise");
+    }
+
+    #[test]
+    fn tables_of_the_headline_add_up() {
+        let run = imagined();
+        let found = evaluate_images(&run.results()).unwrap();
+        let right: usize = (0..CLASSES).map(|class| found.confusion[class][class]).sum();
+        assert_eq!(right as f64 / IMAGES as f64, found.posterior.accuracy);
+        let wrong: usize = found.confusions.iter().map(|c| c.count).sum();
+        assert_eq!(right + wrong, IMAGES);
+        assert!(found.confusions.windows(2).all(|pair| pair[0].count >= pair[1].count));
+        assert_eq!(found.per_class.iter().map(|c| c.images).sum::<usize>(), IMAGES);
+        assert_eq!(found.risk_coverage.len(), 200);
+        let (coverage, risk) = found.risk_coverage[199];
+        assert_eq!(coverage, 1.0);
+        assert!((risk - (1.0 - found.posterior.accuracy)).abs() < 1e-12);
+        assert_eq!(found.reliability.iter().map(|b| b.count).sum::<usize>(), IMAGES);
+    }
+
+    #[test]
+    fn images_without_a_class_are_found_out() {
+        let found = evaluate_images(&imagined().results()).unwrap();
+        let foreign = &found.foreign[0];
+        assert_eq!((foreign.name.as_str(), foreign.images), ("letters", 200));
+        for score in [foreign.max_probability, foreign.entropy, foreign.mutual_information] {
+            assert!(score.unwrap().auroc > 0.6, "{score:?}");
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused() {
+        let mut run = imagined();
+        let problem = |run: &Imagined| evaluate_images(&run.results()).unwrap_err().to_string();
+        run.labels[7] = 3;
+        assert!(problem(&run).contains("the class 3, but there are 3 classes"));
+        run = imagined();
+        run.probabilities[1].pop();
+        assert!(problem(&run).contains("predictions do not fit"));
+        run = imagined();
+        run.foreign[0].probabilities.pop();
+        assert!(problem(&run).contains("predictions do not fit"));
+        run.results.iter_mut().for_each(|r| r.snapshots.clear());
+        assert!(problem(&run).contains("no posterior samples yet"));
+    }
+
+    #[test]
+    fn an_evaluation_is_plain_json() {
+        let found = evaluate_images(&imagined().results()).unwrap();
+        let json = serde_json::to_value(&found).unwrap();
+        assert_eq!(json["posterior"]["members"], 6);
+        assert!(json["foreign"][0]["entropy"]["auroc"].is_number());
+        assert!(json["sizes"][0]["layers"][0]["live_inputs"].is_number());
+    }
+}

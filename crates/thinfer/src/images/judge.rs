@@ -1,0 +1,97 @@
+//! A run on images, predicted and evaluated.
+
+use super::classify::classify;
+use super::evaluate::{
+    ForeignImages, ImageEvaluation, ImageResults, evaluate_images, sharing_final_mask,
+};
+use super::pick::{Pick, pick};
+use crate::data::{Images, View};
+use crate::error::Result;
+use crate::report::images::{ImageReport, Origin, Sample, html};
+use crate::run::ImageRun;
+use crate::train::{OnCuda, Snapshot};
+
+/// Test images shown for each reason.
+const SHOWN: usize = 6;
+
+/// What a run on images is worth.
+pub struct Judged {
+    /// The evaluation.
+    pub evaluation: ImageEvaluation,
+    /// Test images that are worth a look.
+    pub picks: Vec<Pick>,
+}
+
+/// Predicts the test images with every snapshot of a run, and images of other data sets, by name
+/// and in the shape of the run, with the snapshots that share the final mask.
+pub fn judge(run: &ImageRun, foreign: &[(String, Images)], on: Option<&OnCuda>) -> Result<Judged> {
+    let (network, data, config) = (&run.info.network, &run.data, &run.info.config);
+    let snapshots: Vec<Snapshot> = run.results.iter().flat_map(|r| r.snapshots.clone()).collect();
+    let probabilities = classify(network, &snapshots, &data.test, &data.augment, on)?;
+    let headline = sharing_final_mask(&run.results);
+    let members: Vec<Snapshot> = headline.iter().map(|&at| snapshots[at].clone()).collect();
+    let foreign = foreign
+        .iter()
+        .map(|(name, images)| {
+            let probabilities = classify(network, &members, images, &data.augment, on)?;
+            Ok(ForeignImages { name: name.clone(), probabilities })
+        })
+        .collect::<Result<Vec<_>>>()?;
+    let schedule = config.schedule.step_size.schedule(data.train.rows());
+    let evaluation = evaluate_images(&ImageResults {
+        network,
+        classes: &data.classes,
+        labels: data.test.labels(),
+        results: &run.results,
+        probabilities: &probabilities,
+        train_images: data.train.rows(),
+        cycles: &schedule.cycles(config.train.epochs),
+        foreign: &foreign,
+    })?;
+    let shared: Vec<&[f64]> = headline.iter().map(|&at| probabilities[at].as_slice()).collect();
+    let picks = pick(&shared, data.test.labels(), data.classes.len(), SHOWN);
+    Ok(Judged { evaluation, picks })
+}
+
+impl Judged {
+    /// The report of the run, as the text of an HTML file.
+    pub fn report(&self, run: &ImageRun) -> Result<String> {
+        let samples = self
+            .picks
+            .iter()
+            .map(|pick| {
+                Ok(Sample { bytes: pixels(&run.data.test, pick.image)?, pick: pick.clone() })
+            })
+            .collect::<Result<Vec<_>>>()?;
+        let info = &run.info;
+        html(&ImageReport {
+            config: &info.config,
+            evaluation: &self.evaluation,
+            results: &run.results,
+            shape: run.data.test.shape(),
+            samples: &samples,
+            origin: Origin {
+                thinfer: &info.thinfer,
+                platform: &info.platform,
+                device: &info.device,
+                cores: info.cores,
+                data_fingerprint: info.data_fingerprint,
+                // A run that was opened did not train in this call.
+                seconds: Some(run.seconds).filter(|seconds| *seconds > 0.0),
+                notes: &info.notes,
+            },
+        })
+    }
+}
+
+/// The pixels of one image, as an evaluation sees it.
+fn pixels(images: &Images, image: usize) -> Result<Vec<u8>> {
+    match images {
+        Images::Held(set) => Ok(set.image(image).to_vec()),
+        Images::Streamed(stream) => {
+            let mut bytes = vec![0; stream.shape().len()];
+            stream.fill(&[image as u32], View::Centre, &mut bytes)?;
+            Ok(bytes)
+        }
+    }
+}

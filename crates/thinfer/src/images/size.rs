@@ -1,0 +1,417 @@
+//! How large an image network is and how much of it a mask leaves.
+
+use serde::Serialize;
+use thinfer_engine::{Network, NodeId, Op, Param};
+
+use crate::metrics::Sparsity;
+
+/// A quantity of the whole network and of what is left of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Amounts {
+    /// Of the whole network.
+    pub whole: usize,
+    /// Of the kernels, one for each pair of channels, that are not all masked: what a program that
+    /// skips single kernels has to do.
+    pub kernels: usize,
+    /// Of the smaller dense network that has no dead channels: what every program has to do.
+    pub channels: usize,
+}
+
+/// One layer of weights.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct LayerSize {
+    /// Its name.
+    pub name: String,
+    /// Input channels that carry something and that some kept weight reads; of a linear layer,
+    /// inputs.
+    pub live_inputs: usize,
+    /// All input channels.
+    pub inputs: usize,
+    /// Output channels that depend on the layer's input and that something reads.
+    pub live_outputs: usize,
+    /// All output channels.
+    pub outputs: usize,
+    /// Weights that are not masked.
+    pub kept: usize,
+    /// All weights.
+    pub weights: usize,
+    /// Multiply-adds an image.
+    pub multiply_adds: Amounts,
+}
+
+/// The size of a network under a mask.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ImageSize {
+    /// All parameters.
+    pub parameters: usize,
+    /// Parameters that are not masked.
+    pub kept: usize,
+    /// Masked share of all parameters: biases, norms and the classifier count, as Ke & Fan do it.
+    pub sparsity: Sparsity,
+    /// Masked share of the weights of convolutions and linear layers, as most others do it.
+    pub weight_sparsity: Sparsity,
+    /// Multiply-adds an image.
+    pub multiply_adds: Amounts,
+    /// Bytes of parameters and running statistics, four a number.
+    pub bytes: Amounts,
+    /// Layers of weights, from input to output.
+    pub layers: Vec<LayerSize>,
+}
+
+/// The size of `network` where the parameters with `keep` = 0 are zero.
+///
+/// A channel is dead when it is always zero or when nothing reads it. It is always zero when its
+/// kernels from channels that are not are masked and no bias or norm fills it again, so a pruned
+/// channel that keeps its norm shift is not dead. Nothing reads it when all kernels that would are
+/// masked or lead only to channels that nothing reads; in a residual network every block counts.
+pub fn image_size(network: &Network, keep: &[u8]) -> ImageSize {
+    assert_eq!(keep.len(), network.params().len(), "one mark a parameter");
+    let channels = Channels::of(network, keep);
+    let mut layers = Vec::new();
+    let mut numbers = Amounts::default();
+    for (at, node) in network.nodes().iter().enumerate() {
+        match node.op {
+            Op::Conv2d { weight, bias, .. } | Op::Linear { weight, bias } => {
+                let weight = &network.params()[weight];
+                let layer = channels.layer(network, NodeId(at), weight, keep);
+                let window = weight.len() / (layer.inputs * layer.outputs).max(1);
+                let pixels = node.shape.height * node.shape.width;
+                numbers.kernels += layer.multiply_adds.kernels / pixels;
+                numbers.channels += window * layer.live_inputs * layer.live_outputs;
+                layers.push(layer);
+                if let Some(bias) = bias {
+                    let marks = &keep[network.params()[bias].range()];
+                    let read = &channels.read[at];
+                    let biases = marks.iter().zip(read).filter(|(k, read)| **k != 0 && **read);
+                    let biases = biases.count();
+                    numbers.kernels += biases;
+                    numbers.channels += biases;
+                }
+            }
+            Op::BatchNorm { .. } => {
+                // Scale, shift, running mean and running variance.
+                let norms = 4 * (0..node.shape.channels).filter(|&c| channels.lives(at, c)).count();
+                numbers.kernels += norms;
+                numbers.channels += norms;
+            }
+            _ => {}
+        }
+    }
+    let (parameters, stats) = (keep.len(), network.stats().len());
+    let kept = kept(keep);
+    let (weights, kept_weights) =
+        layers.iter().fold((0, 0), |(all, kept), l| (all + l.weights, kept + l.kept));
+    let total = |of: fn(&Amounts) -> usize| layers.iter().map(|l| of(&l.multiply_adds)).sum();
+    ImageSize {
+        parameters,
+        kept,
+        sparsity: Sparsity::of_counts(parameters - kept, parameters),
+        weight_sparsity: Sparsity::of_counts(weights - kept_weights, weights),
+        multiply_adds: Amounts {
+            whole: total(|a| a.whole),
+            kernels: total(|a| a.kernels),
+            channels: total(|a| a.channels),
+        },
+        bytes: Amounts {
+            whole: 4 * (parameters + stats),
+            kernels: 4 * numbers.kernels,
+            channels: 4 * numbers.channels,
+        },
+        layers,
+    }
+}
+
+fn kept(marks: &[u8]) -> usize {
+    marks.iter().filter(|mark| **mark != 0).count()
+}
+
+/// Which kernels of a layer are not all masked: outputs by inputs.
+struct Kernels {
+    inputs: usize,
+    kept: Vec<bool>,
+}
+
+impl Kernels {
+    fn of(weight: &Param, keep: &[u8]) -> Self {
+        let (outputs, inputs) = (weight.shape[0], weight.shape[weight.shape.len() - 1]);
+        let mut kept = vec![false; outputs * inputs];
+        let marks = &keep[weight.range()];
+        // Stored output, kernel row, kernel column, input.
+        for (output, of_output) in marks.chunks_exact(weight.fan_in()).enumerate() {
+            let row = &mut kept[output * inputs..][..inputs];
+            for pixel in of_output.chunks_exact(inputs) {
+                row.iter_mut().zip(pixel).for_each(|(kept, mark)| *kept |= *mark != 0);
+            }
+        }
+        Self { inputs, kept }
+    }
+
+    fn rows(&self) -> impl Iterator<Item = &[bool]> {
+        self.kept.chunks_exact(self.inputs)
+    }
+}
+
+/// What is known of the channels of every node.
+struct Channels {
+    /// Always zero.
+    zero: Vec<Vec<bool>>,
+    /// Read by something that reaches the output.
+    read: Vec<Vec<bool>>,
+}
+
+impl Channels {
+    fn of(network: &Network, keep: &[u8]) -> Self {
+        let nodes = network.nodes();
+        let kernels: Vec<Option<Kernels>> = nodes
+            .iter()
+            .map(|node| match node.op {
+                Op::Conv2d { weight, .. } | Op::Linear { weight, .. } => {
+                    Some(Kernels::of(&network.params()[weight], keep))
+                }
+                _ => None,
+            })
+            .collect();
+        let marks = |param: usize| &keep[network.params()[param].range()];
+
+        let mut zero: Vec<Vec<bool>> = Vec::with_capacity(nodes.len());
+        for (at, node) in nodes.iter().enumerate() {
+            let from = |input: usize| &zero[node.inputs[input].0];
+            let found = match (&node.op, &kernels[at]) {
+                (Op::Input, _) => vec![false; node.shape.channels],
+                (Op::Conv2d { bias, .. } | Op::Linear { bias, .. }, Some(kernels)) => {
+                    let source = from(0);
+                    let silent = |row: &[bool]| {
+                        let mut inputs = row.iter().enumerate();
+                        inputs.all(|(i, kept)| !kept || source[i % source.len()])
+                    };
+                    let unbiased = |output: usize| bias.is_none_or(|b| marks(b)[output] == 0);
+                    let rows = kernels.rows().enumerate();
+                    rows.map(|(output, row)| unbiased(output) && silent(row)).collect()
+                }
+                // A masked scale makes it constant, a masked shift too makes it zero.
+                (Op::BatchNorm { scale, shift, .. }, _) => {
+                    let pairs = marks(*scale).iter().zip(marks(*shift));
+                    pairs.map(|(scale, shift)| *scale == 0 && *shift == 0).collect()
+                }
+                (Op::Add, _) => from(0).iter().zip(from(1)).map(|(a, b)| *a && *b).collect(),
+                _ => from(0).clone(),
+            };
+            zero.push(found);
+        }
+
+        let mut read: Vec<Vec<bool>> =
+            nodes.iter().map(|n| vec![false; n.shape.channels]).collect();
+        read[network.output().0].fill(true);
+        for (at, node) in nodes.iter().enumerate().rev() {
+            let own = std::mem::take(&mut read[at]);
+            for input in &node.inputs {
+                let source = &mut read[input.0];
+                match (&node.op, &kernels[at]) {
+                    (_, Some(kernels)) => {
+                        let count = source.len();
+                        for row in kernels.rows().zip(&own).filter(|(_, own)| **own).map(|r| r.0) {
+                            row.iter().enumerate().for_each(|(i, kept)| source[i % count] |= kept);
+                        }
+                    }
+                    (Op::BatchNorm { scale, .. }, _) => {
+                        let scale = marks(*scale).iter().map(|mark| *mark != 0);
+                        let passes = own.iter().zip(scale).map(|(own, scale)| *own && scale);
+                        source.iter_mut().zip(passes).for_each(|(read, own)| *read |= own);
+                    }
+                    _ => source.iter_mut().zip(&own).for_each(|(read, own)| *read |= own),
+                }
+            }
+            read[at] = own;
+        }
+        Self { zero, read }
+    }
+
+    fn lives(&self, node: usize, channel: usize) -> bool {
+        self.read[node][channel] && !self.zero[node][channel]
+    }
+
+    fn layer(&self, network: &Network, id: NodeId, weight: &Param, keep: &[u8]) -> LayerSize {
+        let node = &network.nodes()[id.0];
+        let kernels = Kernels::of(weight, keep);
+        let (source, read) = (&self.zero[node.inputs[0].0], &self.read[id.0]);
+        let mut live_inputs = vec![false; kernels.inputs];
+        let (mut live_outputs, mut live_kernels) = (0, 0);
+        for row in kernels.rows().zip(read).filter(|(_, read)| **read).map(|r| r.0) {
+            let mut used = 0;
+            for (input, kept) in row.iter().enumerate() {
+                if *kept && !source[input % source.len()] {
+                    live_inputs[input] = true;
+                    used += 1;
+                }
+            }
+            live_outputs += usize::from(used > 0);
+            live_kernels += used;
+        }
+        let live_inputs = live_inputs.iter().filter(|live| **live).count();
+        let outputs = weight.shape[0];
+        let window = weight.len() / (outputs * kernels.inputs).max(1);
+        let work = window * node.shape.height * node.shape.width;
+        LayerSize {
+            name: node.name.clone(),
+            live_inputs,
+            inputs: kernels.inputs,
+            live_outputs,
+            outputs,
+            kept: kept(&keep[weight.range()]),
+            weights: weight.len(),
+            multiply_adds: Amounts {
+                whole: work * outputs * kernels.inputs,
+                kernels: work * live_kernels,
+                channels: work * live_inputs * live_outputs,
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::image_network;
+    use thinfer_engine::{Loss, NetworkBuilder, Shape, Window};
+
+    /// Two convolutions with norms and an identity around the second: 2 -> 3 -> 3 channels on 4x4.
+    fn residual() -> Network {
+        let mut b = NetworkBuilder::image(Shape { height: 4, width: 4, channels: 2 });
+        let h = b.conv2d("conv1", b.input(), 3, Window::square(3, 1, 1)).unwrap();
+        let h = b.batch_norm("bn1", h).unwrap();
+        let h = b.relu(h).unwrap();
+        let r = b.conv2d("conv2", h, 3, Window::square(3, 1, 1)).unwrap();
+        let r = b.batch_norm("bn2", r).unwrap();
+        let h = b.add(h, r).unwrap();
+        let h = b.relu(h).unwrap();
+        let h = b.global_average_pool(h).unwrap();
+        let out = b.linear("fc", h, 2).unwrap();
+        b.finish(out, Loss::cross_entropy()).unwrap()
+    }
+
+    /// Masks elements of a parameter: all whose output (axis 0) or input (last axis) is `channel`.
+    fn mask(
+        network: &Network,
+        keep: &mut [u8],
+        name: &str,
+        output: Option<usize>,
+        input: Option<usize>,
+    ) {
+        let param = network.params().find(name).unwrap();
+        let inputs = *param.shape.last().unwrap();
+        for (at, mark) in keep[param.range()].iter_mut().enumerate() {
+            let matches = |wanted: Option<usize>, found: usize| wanted.is_none_or(|w| w == found);
+            if matches(output, at / param.fan_in().max(1)) && matches(input, at % inputs) {
+                *mark = 0;
+            }
+        }
+    }
+
+    #[test]
+    fn a_whole_network_is_whole() {
+        for (name, input) in [
+            ("resnet18-cifar", Shape { height: 32, width: 32, channels: 3 }),
+            ("wrn-10-1", Shape { height: 32, width: 32, channels: 3 }),
+            ("lenet", Shape { height: 28, width: 28, channels: 1 }),
+        ] {
+            let network = image_network(name, input, 10).unwrap();
+            let size = image_size(&network, &vec![1; network.params().len()]);
+            assert_eq!((size.sparsity.value(), size.weight_sparsity.value()), (0.0, 0.0));
+            let macs = network.multiply_adds();
+            let all = Amounts { whole: macs, kernels: macs, channels: macs };
+            assert_eq!(size.multiply_adds, all, "{name}");
+            let bytes = 4 * (network.params().len() + network.stats().len());
+            assert_eq!(size.bytes, Amounts { whole: bytes, kernels: bytes, channels: bytes });
+            assert!(
+                size.layers
+                    .iter()
+                    .all(|l| l.live_inputs == l.inputs && l.live_outputs == l.outputs)
+            );
+        }
+    }
+
+    /// Channel 1 of the stream: its row of `conv1` with norm, its row of `conv2` with norm.
+    #[test]
+    fn a_residual_channel_dies_when_every_block_agrees() {
+        let network = residual();
+        let mut keep = vec![1; network.params().len()];
+        mask(&network, &mut keep, "conv1.weight", Some(1), None);
+        for name in ["bn1.weight", "bn1.bias"] {
+            mask(&network, &mut keep, name, Some(1), None);
+        }
+        let half = image_size(&network, &keep);
+        let live = |size: &ImageSize| -> Vec<[usize; 2]> {
+            size.layers.iter().map(|l| [l.live_inputs, l.live_outputs]).collect()
+        };
+        // conv2 reads two channels of the stream, but still writes all three.
+        assert_eq!(live(&half), [[2, 2], [2, 3], [3, 2]]);
+        mask(&network, &mut keep, "conv2.weight", Some(1), None);
+        for name in ["bn2.weight", "bn2.bias"] {
+            mask(&network, &mut keep, name, Some(1), None);
+        }
+        let whole = image_size(&network, &keep);
+        assert_eq!(live(&whole), [[2, 2], [2, 2], [2, 2]]);
+        assert_eq!(whole.multiply_adds.channels, 16 * 9 * (4 + 4) + 4);
+        // Weights, then the classifier's biases, then four numbers of two channels in two norms.
+        assert_eq!(whole.bytes.channels, 4 * (9 * (4 + 4) + 4 + 2 + 16));
+        assert_eq!(whole.kept, network.params().len() - 18 - 27 - 4);
+    }
+
+    #[test]
+    fn a_norm_that_stays_keeps_its_channel_alive() {
+        let network = residual();
+        let mut keep = vec![1; network.params().len()];
+        mask(&network, &mut keep, "conv1.weight", Some(1), None);
+        let size = image_size(&network, &keep);
+        assert_eq!([size.layers[0].live_outputs, size.layers[1].live_inputs], [2, 3]);
+    }
+
+    #[test]
+    fn what_nothing_reads_is_dead_upstream() {
+        let network = residual();
+        let mut keep = vec![1; network.params().len()];
+        mask(&network, &mut keep, "conv2.weight", None, Some(2));
+        // The identity still reads channel 2.
+        assert_eq!(image_size(&network, &keep).layers[0].live_outputs, 3);
+        mask(&network, &mut keep, "fc.weight", None, Some(2));
+        let size = image_size(&network, &keep);
+        let live: Vec<[usize; 2]> =
+            size.layers.iter().map(|l| [l.live_inputs, l.live_outputs]).collect();
+        assert_eq!(live, [[2, 2], [2, 2], [2, 2]]);
+    }
+
+    #[test]
+    fn single_kernels_count_apart_from_channels() {
+        let network = residual();
+        let mut keep = vec![1; network.params().len()];
+        mask(&network, &mut keep, "conv2.weight", Some(0), Some(1));
+        let size = image_size(&network, &keep);
+        assert_eq!(size.multiply_adds.channels, network.multiply_adds());
+        assert_eq!(size.multiply_adds.kernels, network.multiply_adds() - 16 * 9);
+        // Half a kernel is a kernel.
+        let start = network.params().find("conv2.weight").unwrap().offset;
+        keep[start + 1] = 1;
+        assert_eq!(image_size(&network, &keep).multiply_adds.kernels, network.multiply_adds());
+        assert_eq!(image_size(&network, &keep).kept, network.params().len() - 8);
+    }
+
+    /// LeNet flattens 5x5x16: a channel of `conv2` is read through 25 inputs of `fc1`.
+    #[test]
+    fn flattened_channels_are_followed() {
+        let network =
+            image_network("lenet", Shape { height: 28, width: 28, channels: 1 }, 10).unwrap();
+        let mut keep = vec![1; network.params().len()];
+        mask(&network, &mut keep, "conv2.weight", Some(3), None);
+        mask(&network, &mut keep, "conv2.bias", Some(3), None);
+        let size = image_size(&network, &keep);
+        assert_eq!([size.layers[1].live_outputs, size.layers[2].live_inputs], [15, 375]);
+    }
+
+    #[test]
+    fn nothing_left_is_nothing() {
+        let network = residual();
+        let size = image_size(&network, &vec![0; network.params().len()]);
+        assert_eq!(size.sparsity.value(), 1.0);
+        assert_eq!((size.multiply_adds.kernels, size.bytes.channels), (0, 0));
+    }
+}

@@ -1,0 +1,310 @@
+//! Figures 1 and 2 of the paper, from runs in folders.
+
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use thinfer_engine::{Network, Op};
+
+use crate::config::{Config, MethodKind};
+use crate::data::ImageData;
+use crate::error::{Error, Result};
+use crate::experiment::build_network;
+use crate::report::figures::{ChannelPaths, Drawing, PruningCourse, pruning_courses, weight_paths};
+use crate::run::{Control, Mode, RunInfo, open_results, train};
+use crate::train::container::write_whole;
+use crate::train::{ChainResult, Channel, Observer, Record, Side};
+
+/// A figure of the paper.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Figure {
+    /// The paths of all weights of some channels under Algorithm 2, and the step size.
+    WeightPaths,
+    /// Test accuracy, soft-mask share and sparsity over the epochs, for DFP and DPF.
+    Pruning,
+}
+
+impl Figure {
+    /// Its name, which is also that of its files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Figure::WeightPaths => "figure1",
+            Figure::Pruning => "figure2",
+        }
+    }
+}
+
+/// What was drawn, and from what.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Figures {
+    /// The figure as SVG.
+    pub svg: PathBuf,
+    /// The figure as PNG.
+    pub png: PathBuf,
+    /// The folders of the runs.
+    pub runs: Vec<PathBuf>,
+}
+
+/// The channels of the paper's Figure 1: layer, side and channel of ResNet-18, whose convolutions
+/// are counted from 0 without shortcuts, and how many channels that side has there.
+const CHANNELS: [(usize, Side, usize, usize); 5] = [
+    (1, Side::In, 3, 64),
+    (6, Side::In, 20, 128),
+    (6, Side::Out, 14, 128),
+    (12, Side::Out, 50, 256),
+    (16, Side::Out, 100, 512),
+];
+/// The number of the last of them.
+const LAST_LAYER: usize = 16;
+
+/// The channels of Figure 1: the paper's in a ResNet-18, and those at the same share of depth and
+/// width in other networks.
+pub fn figure_channels(network: &Network) -> Vec<Channel> {
+    let convolutions: Vec<(&str, usize, usize)> = network
+        .nodes()
+        .iter()
+        .filter_map(|node| match &node.op {
+            Op::Conv2d { weight, window, .. } if window.size != [1, 1] => {
+                let shape = &network.params()[*weight].shape;
+                Some((node.name.as_str(), shape[3], shape[0]))
+            }
+            _ => None,
+        })
+        .collect();
+    let mut chosen: Vec<Channel> = Vec::new();
+    for (layer, side, number, of) in CHANNELS {
+        let last = convolutions.len().saturating_sub(1);
+        let Some(&(name, inputs, outputs)) = convolutions.get((layer * last).div_ceil(LAST_LAYER))
+        else {
+            continue;
+        };
+        let channels = if side == Side::In { inputs } else { outputs };
+        // Small networks have fewer channels than that; then neighbours are taken.
+        let free = (0..channels)
+            .map(|next| (number * channels / of + next) % channels)
+            .map(|number| Channel { layer: name.to_owned(), side, number })
+            .find(|channel| !chosen.contains(channel));
+        chosen.extend(free);
+    }
+    chosen
+}
+
+/// The runs that a figure needs, by the name of their folder, from a configuration for images.
+pub fn figure_runs(figure: Figure, config: &Config) -> Result<Vec<(&'static str, Config)>> {
+    if !config.data.kind.is_images() {
+        let problem = format!(
+            "is {}, but {} shows a network for images; give a configuration for images with --config",
+            config.data.kind.name(),
+            figure.name()
+        );
+        return Err(Error::config("data.kind", problem));
+    }
+    let mut one = config.clone();
+    one.chains = 1;
+    one.train.record_every_epochs = Some(1);
+    Ok(match figure {
+        Figure::WeightPaths => {
+            one.method.kind = MethodKind::Sghmc;
+            if one.train.trace.is_empty() {
+                let network = build_network(&one, &ImageData::load(&one)?)?;
+                let channels = figure_channels(&network);
+                one.train.trace = channels.iter().map(Channel::to_string).collect();
+            }
+            vec![("paths", one)]
+        }
+        Figure::Pruning => {
+            one.method.kind = MethodKind::EmMcmc;
+            one.train.evaluate_every_epochs = 1;
+            let with = |regrow: bool| {
+                let mut config = one.clone();
+                config.prune.regrow = regrow;
+                config
+            };
+            vec![("dfp", with(false)), ("dpf", with(true))]
+        }
+    })
+}
+
+/// Trains what a figure needs in `folder` and draws it there. What is trained already is not
+/// trained again, and an interrupted run goes on.
+pub fn reproduce_figure(
+    figure: Figure,
+    config: &Config,
+    folder: &Path,
+    control: &Control<'_>,
+) -> Result<Figures> {
+    let mut runs = Vec::new();
+    for (name, config) in figure_runs(figure, config)? {
+        let run = folder.join(name);
+        train(&config, &run, Mode::Resume, control)?;
+        runs.push(run);
+    }
+    draw_figure(figure, &runs, folder, control.observer)
+}
+
+/// Draws a figure from runs that are there, into `folder`.
+pub fn draw_figure(
+    figure: Figure,
+    runs: &[PathBuf],
+    folder: &Path,
+    observer: &dyn Observer,
+) -> Result<Figures> {
+    let opened = runs
+        .iter()
+        .map(|run| {
+            let (info, mut results) = open_results(run, observer)?;
+            // Chains differ in their random numbers alone; the first is shown.
+            results.truncate(1);
+            let result = results.pop();
+            result.map(|result| (info, result)).ok_or_else(|| Error::store(run, "has no chain yet"))
+        })
+        .collect::<Result<Vec<(RunInfo, ChainResult)>>>()?;
+    let drawing = match (figure, &opened[..]) {
+        (Figure::WeightPaths, [(_, result)]) => paths(&runs[0], result)?,
+        (Figure::WeightPaths, _) => {
+            return Err(Error::config("--run", "is to be given once: figure1 shows one run"));
+        }
+        (Figure::Pruning, several) => {
+            let courses: Vec<PruningCourse> = several.iter().map(course).collect();
+            pruning_courses(&courses)?
+        }
+    };
+    std::fs::create_dir_all(folder).map_err(|e| Error::file("create", folder, e))?;
+    let file = |ending: &str| folder.join(format!("{}.{ending}", figure.name()));
+    let files = Figures { svg: file("svg"), png: file("png"), runs: runs.to_vec() };
+    write_whole(&files.svg, drawing.svg.as_bytes())?;
+    write_whole(&files.png, &drawing.png)?;
+    Ok(files)
+}
+
+fn paths(run: &Path, result: &ChainResult) -> Result<Drawing> {
+    let channels: Vec<ChannelPaths> = result
+        .trace
+        .paths()
+        .into_iter()
+        .map(|(channel, paths)| {
+            let side = if channel.side == Side::In { "input" } else { "output" };
+            let title = format!("{}, {side} channel {}", channel.layer, channel.number);
+            ChannelPaths { title, paths }
+        })
+        .collect();
+    if result.trace.epochs() == 0 {
+        return Err(Error::store(
+            run,
+            "has no paths of weights: `train.trace` names no channels, or no epoch is done yet; train it with --set 'train.trace=[\"LAYER:out:NUMBER\"]'",
+        ));
+    }
+    let step_size: Vec<(f64, f64)> =
+        result.records.iter().map(|r| (r.epoch as f64 + 1.0, r.step_size)).collect();
+    weight_paths(&channels, &step_size)
+}
+
+fn course((info, result): &(RunInfo, ChainResult)) -> PruningCourse {
+    let over = |value: fn(&Record) -> Option<f64>| -> Vec<(f64, f64)> {
+        let at = |r: &Record| Some((r.epoch as f64 + 1.0, value(r)?));
+        result.records.iter().filter_map(at).collect()
+    };
+    let name = match (info.config.method.kind, info.config.prune.regrow) {
+        (MethodKind::EmMcmc, false) => "DFP: what is pruned stays pruned",
+        (MethodKind::EmMcmc, true) => "DPF: what is pruned may come back",
+        _ => "not pruned",
+    };
+    PruningCourse {
+        name: name.to_owned(),
+        accuracy: over(|r| r.test_accuracy),
+        soft: over(|r| Some(r.spike_share)),
+        sparsity: over(|r| Some(r.sparsity)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicBool;
+
+    use super::*;
+    use crate::model::image_network;
+    use crate::train::{Device, Silent};
+    use thinfer_engine::Shape;
+
+    fn small(more: &[&str]) -> Config {
+        let mut settings = vec![
+            "data.kind=shapes",
+            "data.train_rows=64",
+            "data.test_rows=20",
+            "model.name=lenet",
+            "train.epochs=4",
+            "train.batch=32",
+            "schedule.step_size.value=0.01",
+            "schedule.step_size.cycles=2",
+            "prune.warm_up_epochs=1",
+        ];
+        settings.extend(more);
+        let settings: Vec<String> = settings.into_iter().map(str::to_owned).collect();
+        Config::parse("", &settings).unwrap()
+    }
+
+    #[test]
+    fn the_channels_are_those_of_the_paper_in_its_network() {
+        let cifar = Shape { height: 32, width: 32, channels: 3 };
+        let names = |network: &str, shape: Shape| -> Vec<String> {
+            let network = image_network(network, shape, 10).unwrap();
+            figure_channels(&network).iter().map(Channel::to_string).collect()
+        };
+        assert_eq!(
+            names("resnet18-cifar", cifar),
+            [
+                "layer1.0.conv1:in:3",
+                "layer2.0.conv2:in:20",
+                "layer2.0.conv2:out:14",
+                "layer3.1.conv2:out:50",
+                "layer4.1.conv2:out:100",
+            ]
+        );
+        let digits = Shape { height: 28, width: 28, channels: 1 };
+        assert_eq!(
+            names("lenet", digits),
+            ["conv2:in:0", "conv2:in:1", "conv2:out:1", "conv2:out:3", "conv2:out:4"]
+        );
+        for network in ["resnet50", "wrn-10-1"] {
+            assert_eq!(names(network, cifar).len(), 5);
+        }
+    }
+
+    #[test]
+    fn figures_are_drawn_from_runs_and_go_on_where_they_stopped() {
+        let folder = tempfile::tempdir().unwrap();
+        let stop = AtomicBool::new(false);
+        let control =
+            Control { stop: &stop, observer: &Silent, device: Device::Cpu, device_name: "cpu" };
+        let config = small(&[]);
+        for (figure, runs) in [(Figure::WeightPaths, 1), (Figure::Pruning, 2)] {
+            let first = reproduce_figure(figure, &config, folder.path(), &control).unwrap();
+            assert_eq!(first.runs.len(), runs);
+            let svg = std::fs::read_to_string(&first.svg).unwrap();
+            assert!(svg.contains(["step size", "Sparsity"][runs - 1]), "{}", figure.name());
+            assert!(std::fs::read(&first.png).unwrap().starts_with(b"\x89PNG"));
+            // All there is is drawn again, bit by bit, without training.
+            stop.store(true, std::sync::atomic::Ordering::Relaxed);
+            let again = reproduce_figure(figure, &config, folder.path(), &control).unwrap();
+            assert_eq!(std::fs::read_to_string(&again.svg).unwrap(), svg);
+            stop.store(false, std::sync::atomic::Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn runs_that_do_not_fit_are_refused() {
+        let table = Config::parse("", &[]).unwrap();
+        let error = figure_runs(Figure::Pruning, &table).unwrap_err().to_string();
+        assert!(error.contains("a configuration for images"), "{error}");
+        let folder = tempfile::tempdir().unwrap();
+        let stop = AtomicBool::new(false);
+        let control =
+            Control { stop: &stop, observer: &Silent, device: Device::Cpu, device_name: "cpu" };
+        let run = folder.path().join("run");
+        train(&small(&["train.epochs=2"]), &run, Mode::New, &control).unwrap();
+        let draw = |runs: &[PathBuf]| draw_figure(Figure::WeightPaths, runs, &run, &Silent);
+        let error = draw(&[run.clone()]).unwrap_err().to_string();
+        assert!(error.contains("no paths of weights"), "{error}");
+        let error = draw(&[run.clone(), run.clone()]).unwrap_err().to_string();
+        assert!(error.contains("given once"), "{error}");
+    }
+}

@@ -1,0 +1,7 @@
+//! A table and two figures of the paper, made again.
+
+mod figures;
+mod table4;
+
+pub use figures::{Figure, Figures, draw_figure, figure_channels, figure_runs, reproduce_figure};
+pub use table4::{Outcome, Plan, Row, Summary, Table4, printed, table4};
