@@ -20,7 +20,7 @@ fn bars(seed: u64, rows: usize) -> Images {
     let mut bytes = Vec::new();
     let labels: Vec<u32> = (0..rows).map(|row| (row % 2) as u32).collect();
     for (row, label) in labels.iter().enumerate() {
-        let at = key.below(1, row, 8) as usize;
+        let at = key.below(1, row, 8);
         for pixel in 0..SHAPE.len() {
             let (y, x) = (pixel / 8, pixel % 8);
             let on = if *label == 0 { y == at } else { x == at };

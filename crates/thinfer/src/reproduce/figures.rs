@@ -302,7 +302,7 @@ mod tests {
         let run = folder.path().join("run");
         train(&small(&["train.epochs=2"]), &run, Mode::New, &control).unwrap();
         let draw = |runs: &[PathBuf]| draw_figure(Figure::WeightPaths, runs, &run, &Silent);
-        let error = draw(&[run.clone()]).unwrap_err().to_string();
+        let error = draw(std::slice::from_ref(&run)).unwrap_err().to_string();
         assert!(error.contains("no paths of weights"), "{error}");
         let error = draw(&[run.clone(), run.clone()]).unwrap_err().to_string();
         assert!(error.contains("given once"), "{error}");

@@ -10,7 +10,7 @@ use thinfer_engine::noise::{Key, Stream};
 use thinfer_engine::{Arena, Network, Role};
 
 use super::container::{self, Container};
-use super::device::{CudaChain, OnCuda};
+use super::device::{self, CudaChain, OnCuda};
 use super::examples::{Examples, image_rows};
 use super::gradient::GradientPlan;
 use super::trace::Trace;
@@ -320,7 +320,7 @@ impl Chain {
         let clock = self.spec.clock;
         let first = clock.batch(self.step);
         let rest = clock.steps_per_epoch - first as u64;
-        let end = self.step + rest.min(cuda.steps_at_once(&self.spec, data) as u64);
+        let end = self.step + rest.min(device::steps_at_once(&self.spec, data) as u64);
         let ticks: Vec<Tick> = (self.step..end).map(|step| self.tick(step)).collect();
         let [tick, ..] = ticks[..] else { return Ok(()) };
         if first == 0 {
@@ -441,12 +441,11 @@ impl Chain {
         let Some(judge) = &mut self.judge else { return Ok((f64::NAN, f64::NAN)) };
         // Where the network reads the weights themselves they are already on the device.
         let session = cuda.and_then(CudaChain::session).filter(|_| !self.arena.has_forward());
-        let guesses = match session {
-            Some(session) => judge.probabilities_in(session)?,
-            None => {
-                let weights = self.spec.method.sample(&self.arena, tick);
-                judge.probabilities(&weights, self.arena.stats())?
-            }
+        let guesses = if let Some(session) = session {
+            judge.probabilities_in(session)?
+        } else {
+            let weights = self.spec.method.sample(&self.arena, tick);
+            judge.probabilities(&weights, self.arena.stats())?
         };
         let truth: Vec<f32> = images.test.labels().iter().map(|&label| label as f32).collect();
         let classes = images.classes.len();

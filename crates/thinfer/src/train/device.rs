@@ -93,17 +93,6 @@ impl CudaChain {
         self.decoder.as_ref().map(|decoder| decoder.images.speed())
     }
 
-    /// How many steps are done in one go: all of an epoch, unless images are decoded on the way.
-    pub(crate) fn steps_at_once(&self, spec: &ChainSpec, data: Examples<'_>) -> usize {
-        match data {
-            Examples::Images(ImageData { train: Images::Streamed(stream), .. }) => {
-                let most = DECODED / (stream.shape().len() * spec.batch).max(1);
-                most.clamp(1, spec.clock.steps_per_epoch as usize)
-            }
-            _ => usize::MAX,
-        }
-    }
-
     /// Does the steps of `ticks`, which lie in one epoch and start with its batch `first`.
     pub(crate) fn run(
         &mut self,
@@ -120,7 +109,7 @@ impl CudaChain {
             let after = arena.record(|arena| spec.method.update(arena, *tick))?;
             steps.push(StepCalls { before, after });
         }
-        let chunk = self.steps_at_once(spec, data);
+        let chunk = steps_at_once(spec, data);
         let touched = arena.take_touched();
         if self.session.is_none() {
             let mut session = open(&self.on, spec, arena, data, chunk)?;
@@ -134,8 +123,8 @@ impl CudaChain {
         let mut order = key(Stream::Shuffle).permutation(tick.epoch as u64, data.rows());
         if let Examples::Images(ImageData { train: Images::Streamed(stream), .. }) = data {
             let (slots, from) = (2 * chunk * spec.batch, first * spec.batch);
-            let fits = |d: &&mut Decoder| d.epoch == tick.epoch && d.next == first;
-            if self.decoder.as_mut().filter(fits).is_none() {
+            let fits = |d: &Decoder| d.epoch == tick.epoch && d.next == first;
+            if !self.decoder.as_ref().is_some_and(fits) {
                 let view = View::Random { key: key(Stream::Augment), epoch: tick.epoch as u64 };
                 let (stream, rest) = (Arc::clone(stream), order[from..].to_vec());
                 let images = Prefetch::new(stream, rest, chunk * spec.batch, view, 0)?;
@@ -174,6 +163,17 @@ impl CudaChain {
             self.ahead.state = false;
         }
         Ok(())
+    }
+}
+
+/// How many steps are done in one go: all of an epoch, unless images are decoded on the way.
+pub(crate) fn steps_at_once(spec: &ChainSpec, data: Examples<'_>) -> usize {
+    match data {
+        Examples::Images(ImageData { train: Images::Streamed(stream), .. }) => {
+            let most = DECODED / (stream.shape().len() * spec.batch).max(1);
+            most.clamp(1, spec.clock.steps_per_epoch as usize)
+        }
+        _ => usize::MAX,
     }
 }
 
