@@ -109,12 +109,12 @@ pub fn mixture_quantile(means: &[f64], sigmas: &[f64], q: f64) -> Option<f64> {
 
 /// The mean over rows of the sd (n − 1) over members, one vector of predictions a member; 0 with
 /// one member.
-pub fn disagreement(member_predictions: &[Vec<f64>]) -> Option<f64> {
-    let rows = member_predictions.first()?.len();
-    assert!(member_predictions.iter().all(|p| p.len() == rows), "one prediction a row");
+pub fn disagreement<M: AsRef<[f64]>>(member_predictions: &[M]) -> Option<f64> {
+    let rows = member_predictions.first()?.as_ref().len();
+    assert!(member_predictions.iter().all(|p| p.as_ref().len() == rows), "one prediction a row");
     let mut of_row = vec![0.0; member_predictions.len()];
     mean((0..rows).map(|row| {
-        of_row.iter_mut().zip(member_predictions).for_each(|(x, member)| *x = member[row]);
+        of_row.iter_mut().zip(member_predictions).for_each(|(x, m)| *x = m.as_ref()[row]);
         Spread::of(&of_row).sd
     }))
 }

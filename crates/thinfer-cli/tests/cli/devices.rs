@@ -97,7 +97,7 @@ fn bench_refuses_what_it_cannot_do() {
     let message = workspace.fails(2, &[&cpu[..], &["--precision", "bf16"]].concat());
     assert!(message.contains("computes in f32"), "{message}");
     let message = workspace.fails(2, &[&cpu[..], &["--model", "resnet19"]].concat());
-    assert!(message.contains("known are lenet"), "{message}");
+    assert!(message.contains("known are convnet"), "{message}");
     workspace.fails(2, &[&cpu[..], &["--batch", "0"]].concat());
 }
 

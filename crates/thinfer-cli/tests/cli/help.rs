@@ -70,7 +70,7 @@ fn help_of_train() {
 #[test]
 fn help_of_eval() {
     assert_snapshot!(help("eval"), @"
-    Score a run on its test rows and show what it selected
+    Score a run on its test rows or images
 
     Usage: thinfer eval [OPTIONS] <RUN>
 
@@ -78,42 +78,50 @@ fn help_of_eval() {
       <RUN>  The folder of the run
 
     Options:
-          --out <FILE>  Also write the evaluation there, as JSON
-          --force       Replace FILE
-      -q, --quiet       Only results and errors, no progress or notices
-          --json        Print the result as one JSON object
-      -h, --help        Print help
+          --out <FILE>       Also write the evaluation there, as JSON
+          --force            Replace FILE
+          --ood <SET>        For images: how well these are told from the test
+                             images
+          --device <DEVICE>  cpu, cuda or cuda:N [default: a GPU where one works]
+      -q, --quiet            Only results and errors, no progress or notices
+          --json             Print the result as one JSON object
+      -h, --help             Print help
+
+    --ood compares with images of another set: cifar10, cifar100, mnist,
+    fashion-mnist or shapes, SET:PATH where it is not in data/SET, or a folder.
 
     Examples:
-      thinfer eval runs/example1
       thinfer eval runs/example1 --json | jq .selected
+      thinfer eval runs/shapes --ood fashion-mnist
     ");
 }
 
 #[test]
 fn help_of_predict() {
     assert_snapshot!(help("predict"), @"
-    Predict new rows: means and intervals, or class probabilities
+    Predict rows of a table, or pictures
 
-    Usage: thinfer predict [OPTIONS] <RUN> <INPUT>
+    Usage: thinfer predict [OPTIONS] <RUN> <INPUT>...
 
     Arguments:
-      <RUN>    The folder of the run
-      <INPUT>  The table: .csv, .tsv or .parquet, with the input columns of the run
+      <RUN>       The folder of the run
+      <INPUT>...  A table (.csv, .tsv, .parquet), or pictures and folders of them
 
     Options:
-          --out <FILE>  Write there (.csv, .tsv, .parquet), not to standard output
-          --force       Replace FILE
-      -q, --quiet       Only results and errors, no progress or notices
-          --json        Print the result as one JSON object
-      -h, --help        Print help
+          --out <FILE>       Write there, not to standard output
+          --force            Replace FILE
+          --all              For pictures: the probability of every class
+          --device <DEVICE>  cpu, cuda or cuda:N [default: a GPU where one works]
+      -q, --quiet            Only results and errors, no progress or notices
+          --json             Print the result as one JSON object
+      -h, --help             Print help
 
-    Rows with missing inputs keep their place and stay empty. Columns: row, mean,
-    sd, lower90, upper90; or row, p_CLASS for every class, predicted.
+    Tables: row, mean, sd, lower90, upper90; or row, p_CLASS for each, predicted.
+    Pictures: file, class, probability, entropy, mutual_information (in nats).
 
     Examples:
       thinfer predict runs/example1 new.csv > predictions.csv
-      thinfer predict runs/example1 new.parquet --out predictions.parquet
+      thinfer predict runs/shapes photos/ a.png --all > predictions.csv
     ");
 }
 
@@ -128,11 +136,12 @@ fn help_of_report() {
       <RUN>  The folder of the run
 
     Options:
-          --out <FILE>  Where to write [default: RUN/report.html]
-          --force       Replace FILE
-      -q, --quiet       Only results and errors, no progress or notices
-          --json        Print the result as one JSON object
-      -h, --help        Print help
+          --out <FILE>       Where to write [default: RUN/report.html]
+          --force            Replace FILE
+          --device <DEVICE>  cpu, cuda or cuda:N [default: a GPU where one works]
+      -q, --quiet            Only results and errors, no progress or notices
+          --json             Print the result as one JSON object
+      -h, --help             Print help
 
     Examples:
       thinfer report runs/example1

@@ -4,6 +4,7 @@ mod bad_input;
 mod damage;
 mod devices;
 mod help;
+mod images;
 mod interrupt;
 mod look;
 mod train;

@@ -240,9 +240,7 @@ pub fn evaluate_images(input: &ImageResults<'_>) -> Result<ImageEvaluation> {
     let scores = posterior.score(classes, labels);
     let matrix = metrics::confusion(&posterior.mean, classes, labels);
     let bins = |found: Option<metrics::Calibration>| found.map(|c| c.bins).unwrap_or_default();
-    let disagreement = metrics::disagreement(
-        &headline.iter().map(|at| input.probabilities[*at].clone()).collect::<Vec<_>>(),
-    );
+    let disagreement = metrics::disagreement(&chosen(&headline));
     Ok(ImageEvaluation {
         images: (input.train_images, labels.len()),
         classes: input.classes.to_vec(),

@@ -94,7 +94,7 @@ fn quantiles_that_do_not_exist() {
 fn disagreement_by_hand() {
     close(disagreement(&[vec![0.0, 1.0], vec![2.0, 1.0]]).unwrap(), SQRT_2 / 2.0);
     assert_eq!(disagreement(&[vec![3.0, 4.0]]), Some(0.0));
-    assert_eq!(disagreement(&[]), None);
+    assert_eq!(disagreement::<Vec<f64>>(&[]), None);
     assert_eq!(disagreement(&[vec![], vec![]]), None);
 }
 

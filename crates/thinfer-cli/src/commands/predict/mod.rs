@@ -12,7 +12,7 @@ use crate::{output, run_folder};
 /// Predict rows of a table, or pictures
 #[derive(clap::Args)]
 #[command(after_help = "\
-Tables: row, mean, sd, lower90, upper90; or row, p_CLASS of each class, predicted.
+Tables: row, mean, sd, lower90, upper90; or row, p_CLASS for each, predicted.
 Pictures: file, class, probability, entropy, mutual_information (in nats).
 
 Examples:
@@ -24,7 +24,7 @@ pub(crate) struct Args {
     /// A table (.csv, .tsv, .parquet), or pictures and folders of them
     #[arg(required = true)]
     input: Vec<PathBuf>,
-    /// Write there, not to standard output; only tables as .tsv or .parquet
+    /// Write there, not to standard output
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
     /// Replace FILE

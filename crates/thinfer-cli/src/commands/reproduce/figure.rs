@@ -10,10 +10,13 @@ use crate::device::{Chosen, DeviceArgs};
 use crate::interrupt;
 use crate::progress::Progress;
 
-/// As the paper trains ResNet-18 on CIFAR-10.
-const CIFAR: &str = "data.kind = \"cifar10\"\nmodel.name = \"resnet18-cifar\"\n";
+/// ResNet-18 on CIFAR-10, as the paper shows it.
+const CIFAR: [&str; 2] = [
+    include_str!("../../../../../configs/cifar10-resnet18-cv-adam.toml"),
+    include_str!("../../../../../configs/cifar10-resnet18-dfp-threshold.toml"),
+];
 /// A small network on generated images: minutes on two cores.
-const SHAPES: &str = include_str!("shapes.toml");
+const SHAPES: &str = include_str!("../../../../../configs/shapes-figures.toml");
 
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -44,7 +47,7 @@ pub(super) fn run(figure: Figure, args: &Args, context: &Context) -> anyhow::Res
     let out = args.out.clone().unwrap_or_else(|| Path::new("runs").join(figure.name()));
     let drawn = if args.run.is_empty() {
         let chosen = args.device.choose()?;
-        let config = args.config(&chosen)?;
+        let config = args.config(figure, &chosen)?;
         let stop = interrupt::stop_flag(context)?;
         let progress = Progress::new(context, &chosen);
         let device_name = chosen.to_string();
@@ -65,11 +68,13 @@ pub(super) fn run(figure: Figure, args: &Args, context: &Context) -> anyhow::Res
 }
 
 impl Args {
-    fn config(&self, chosen: &Chosen) -> anyhow::Result<Config> {
-        let cifar = Path::new("data/cifar10").exists() && matches!(chosen.device, Device::Cuda(_));
-        Ok(match &self.config {
-            Some(path) => Config::read(path, &self.set)?,
-            None => Config::parse(if cifar { CIFAR } else { SHAPES }, &self.set)?,
+    fn config(&self, figure: Figure, chosen: &Chosen) -> anyhow::Result<Config> {
+        let large = Path::new("data/cifar10").exists() && matches!(chosen.device, Device::Cuda(_));
+        Ok(match (&self.config, figure) {
+            (Some(path), _) => Config::read(path, &self.set)?,
+            (None, Figure::WeightPaths) if large => Config::parse(CIFAR[0], &self.set)?,
+            (None, Figure::Pruning) if large => Config::parse(CIFAR[1], &self.set)?,
+            _ => Config::parse(SHAPES, &self.set)?,
         })
     }
 }

@@ -13,7 +13,7 @@ What is finished is kept and not done again.
 Examples:
   thinfer reproduce table4 --examples 1 --rows dfp --repeats 2
   thinfer reproduce figure1
-  thinfer reproduce figure2 --config configs/cifar10-resnet18-dfp.toml")]
+  thinfer reproduce figure2 --config configs/cifar10-resnet18-dpf.toml")]
 pub(crate) struct Args {
     #[command(subcommand)]
     what: What,

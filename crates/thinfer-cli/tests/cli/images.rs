@@ -1,0 +1,86 @@
+//! A run on images: `train`, `eval`, `predict`, `report` and `reproduce`.
+
+use std::fs;
+
+use serde_json::Value;
+
+use crate::workspace::Workspace;
+
+/// Small enough that what it learns does not matter.
+const SHAPES: &str = r#"
+[data]
+kind = "shapes"
+train_rows = 64
+test_rows = 40
+[model]
+name = "lenet"
+[prune]
+warm_up_epochs = 1
+[schedule.step_size]
+value = 0.05
+cycles = 2
+[train]
+epochs = 4
+batch = 32
+samples_per_cycle = 1
+"#;
+
+fn trained() -> Workspace {
+    let workspace = Workspace::new();
+    workspace.write("shapes.toml", SHAPES);
+    workspace.succeeds(&["train", "shapes.toml", "--quiet"]);
+    workspace
+}
+
+#[test]
+fn a_run_on_images_is_evaluated_reported_and_predicted_with() {
+    let workspace = trained();
+    let file = fs::read(workspace.path("runs/shapes/evaluation.json")).unwrap();
+    let file: Value = serde_json::from_slice(&file).unwrap();
+    assert_eq!(file["images"], serde_json::json!([64, 40]));
+    assert_eq!(file["snapshots"].as_array().unwrap().len(), 2);
+    assert!(file["sizes"][0]["multiply_adds"]["channels"].is_u64());
+    let text = workspace.succeeds(&["eval", "runs/shapes"]).stdout;
+    for part in ["40 test images", "posterior (", "ECE (mass)", "sparsity", "without dead channels"]
+    {
+        assert!(text.contains(part), "`{part}` is missing in\n{text}");
+    }
+    let page = fs::read_to_string(workspace.path("runs/shapes/report.html")).unwrap();
+    assert!(page.contains("<h1>shapes, em-mcmc</h1>") && page.contains("data:image/png;base64,"));
+    workspace.succeeds(&["report", "runs/shapes", "--out", "r.html"]);
+    assert!(fs::read_to_string(workspace.path("r.html")).unwrap().contains("Live channels"));
+
+    // A figure is a picture, so it can be predicted and be foreign.
+    let drawn =
+        workspace.json(&["reproduce", "figure2", "--run", "runs/shapes", "--out", "figures"]);
+    assert!(fs::read_to_string(workspace.path("figures/figure2.svg")).unwrap().contains("DFP"));
+    assert_eq!(drawn["png"], "figures/figure2.png");
+    workspace.write("figures/broken.png", "not a picture");
+    let outcome = workspace.succeeds(&["predict", "runs/shapes", "figures", "--all"]);
+    let lines: Vec<&str> = outcome.stdout.lines().collect();
+    assert!(lines[0].starts_with("file,class,probability,entropy,mutual_information,p_disc,"));
+    assert!(lines[1].starts_with("figures/figure2.png,") && lines.len() == 2, "{lines:?}");
+    assert!(outcome.stderr.contains("1 pictures cannot be read"), "{}", outcome.stderr);
+    assert!(outcome.stderr.contains("resized to 28x28"), "{}", outcome.stderr);
+    let json = workspace.json(&["predict", "runs/shapes", "figures"]);
+    assert!(json["pictures"][0]["probability"].as_f64().unwrap() > 0.0);
+    assert!(json["unreadable"][0]["problem"].as_str().unwrap().contains("neither JPEG nor PNG"));
+
+    let foreign = workspace.json(&["eval", "runs/shapes", "--ood", "figures", "--ood", "shapes"]);
+    assert_eq!(foreign["foreign"][0]["images"], 1);
+    assert_eq!(foreign["foreign"][1]["images"], 1000);
+    assert!(foreign["foreign"][1]["entropy"]["auroc"].is_f64());
+}
+
+#[test]
+fn what_does_not_fit_a_run_on_images_is_said() {
+    let workspace = trained();
+    let error = workspace.fails(2, &["eval", "runs/shapes", "--ood", "nowhere"]);
+    assert!(error.contains("neither a folder of pictures nor one of cifar10"), "{error}");
+    let error = workspace.fails(1, &["predict", "runs/shapes", "missing.png"]);
+    assert!(error.contains("none of 1 pictures can be read"), "{error}");
+    let error = workspace.fails(1, &["reproduce", "figure1", "--run", "runs/shapes"]);
+    assert!(error.contains("no paths of weights"), "{error}");
+    let error = workspace.fails(2, &["reproduce", "figure1", "--config", "tiny.toml"]);
+    assert!(error.contains("a configuration for images"), "{error}");
+}
