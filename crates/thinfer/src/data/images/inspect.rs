@@ -208,6 +208,7 @@ mod tests {
 
     #[test]
     fn the_kind_is_guessed_from_names() {
+        use DataKind::{Cifar10, Cifar100, FashionMnist, Mnist};
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path();
         assert_eq!(guess(root), DataKind::Images);
@@ -216,7 +217,6 @@ mod tests {
         write(root, "c/raw/train-images-idx3-ubyte.gz", b"");
         write(root, "fashion/train-images-idx3-ubyte", b"");
         let kinds = ["a", "b", "c", "fashion"].map(|name| guess(&root.join(name)));
-        use DataKind::{Cifar10, Cifar100, FashionMnist, Mnist};
         assert_eq!(kinds, [Cifar10, Cifar100, Mnist, FashionMnist]);
         let text = Inspection::of(&root.join("none"), None).unwrap_err().to_string();
         assert!(text.starts_with("could not read"), "{text}");
