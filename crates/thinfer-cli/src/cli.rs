@@ -11,8 +11,8 @@ use crate::commands::Command;
     version,
     disable_help_subcommand = true,
     max_term_width = 80,
-    // As usual, without the blank line after the first: all commands are to fit one screen.
-    help_template = "{about}\n{usage-heading} {usage}\n\n{all-args}{after-help}",
+    // As usual, without the first two blank lines: all commands are to fit one screen.
+    help_template = "{about}\n{usage-heading} {usage}\n{all-args}{after-help}",
     after_help = "\
 Examples:
   thinfer train configs/example1.toml"

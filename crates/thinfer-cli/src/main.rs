@@ -8,6 +8,7 @@ mod cli;
 mod commands;
 mod context;
 mod device;
+mod download;
 mod failure;
 mod image_summary;
 mod interrupt;

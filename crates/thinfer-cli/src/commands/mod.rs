@@ -4,6 +4,7 @@
 
 mod bench;
 mod completions;
+mod data;
 mod doctor;
 mod eval;
 mod export;
@@ -36,6 +37,7 @@ macro_rules! commands {
 }
 
 commands! {
+    Data: data,
     Train: train,
     Select: select,
     Reproduce: reproduce,

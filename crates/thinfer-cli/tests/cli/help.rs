@@ -16,6 +16,7 @@ fn every_help_fits_one_screen_and_shows_an_example() {
         .filter_map(|line| line.split_whitespace().next())
         .collect();
     for command in [
+        "data",
         "train",
         "eval",
         "predict",
@@ -64,6 +65,68 @@ fn help_of_train() {
       thinfer train configs/example1.toml
       thinfer train configs/example1.toml --set train.epochs=500 --set seed=2 \
           --out runs/short
+    ");
+}
+
+#[test]
+fn help_of_data() {
+    assert_snapshot!(help("data"), @"
+    Get a published image set, or check the images you have
+
+    Usage: thinfer data [OPTIONS] <COMMAND>
+
+    Commands:
+      get    Download a published set: resumed where it stopped, and verified
+      check  Say what images are in a place, and whether they can be used
+
+    Options:
+      -q, --quiet  Only results and errors, no progress or notices
+          --json   Print the result as one JSON object
+      -h, --help   Print help
+
+    Examples:
+      thinfer data get cifar10
+      thinfer data check data/cifar10
+      thinfer data check ~/photos --kind images --json
+    ");
+    let workspace = Workspace::new();
+    assert_snapshot!(workspace.succeeds(&["data", "get", "--help"]).stdout, @"
+    Download a published set: resumed where it stopped, and verified
+
+    Usage: thinfer data get [OPTIONS] <NAME>
+
+    Arguments:
+      <NAME>  The set [possible values: cifar10, cifar100, mnist, fashion-mnist]
+
+    Options:
+          --out <DIR>   The folder to put it into [default: data/NAME]
+          --from <URL>  Take the files from this address, not from the official one
+      -q, --quiet       Only results and errors, no progress or notices
+          --json        Print the result as one JSON object
+      -h, --help        Print help
+
+    Examples:
+      thinfer data get fashion-mnist
+      thinfer data get cifar100 --out /data/cifar100
+    ");
+    assert_snapshot!(workspace.succeeds(&["data", "check", "--help"]).stdout, @"
+    Say what images are in a place, and whether they can be used
+
+    Usage: thinfer data check [OPTIONS] <PATH>
+
+    Arguments:
+      <PATH>  The folder, archive or shard
+
+    Options:
+          --kind <KIND>  What it is [default: by the names of the files] [possible
+                         values: cifar10, cifar100, mnist, fashion-mnist, images]
+      -q, --quiet        Only results and errors, no progress or notices
+          --json         Print the result as one JSON object
+      -h, --help         Print help
+
+    Examples:
+      thinfer data check data/cifar10
+      thinfer data check ~/photos --kind images --json | jq .unreadable
     ");
 }
 

@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod damage;
+mod data;
 mod devices;
 mod help;
 mod images;

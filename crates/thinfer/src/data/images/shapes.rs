@@ -25,7 +25,7 @@ pub(super) fn load(config: &Config) -> Result<ImageData> {
         .and_then(|rows| rows.checked_mul((SIDE * SIDE) as u64));
     check_memory("the generated images", bytes, available_memory())?;
     let look = Look {
-        mean: &[0.49],
+        mean: &[0.5],
         sd: &[0.24],
         padding: 2,
         flip: true,
@@ -79,22 +79,22 @@ impl Figure {
         let between = |index: usize, low: f32, high: f32| {
             low + (high - low) * chance.uniform(row, CLASS + index)
         };
-        let radius = between(1, 5.5, 11.0);
+        let radius = between(1, 6.5, 11.0);
         // The figure may touch the border but not leave the image.
         let room = (SIDE as f32 / 2.0 - radius).max(0.0);
         let angle = between(4, 0.0, std::f32::consts::TAU);
         let sign = if between(8, 0.0, 1.0) < 0.5 { -1.0 } else { 1.0 };
-        let contrast = between(9, 50.0, 160.0);
+        let contrast = between(9, 65.0, 170.0);
         Self {
             class,
             radius,
             centre: [2, 3].map(|index| SIDE as f32 / 2.0 + between(index, -room, room)),
             turn: [angle.cos(), angle.sin()],
-            squeeze: between(5, 0.7, 1.0),
+            squeeze: between(5, 0.75, 1.0),
             stroke: between(6, 0.7, 1.3) / radius,
             ground: [127.5 - sign * contrast / 2.0, between(10, -2.0, 2.0), between(11, -2.0, 2.0)],
             contrast: sign * contrast,
-            noise: between(7, 8.0, 28.0),
+            noise: between(7, 6.0, 20.0),
         }
     }
 
@@ -185,7 +185,7 @@ mod tests {
         let mean = set.bytes().iter().map(|b| f64::from(*b) / 255.0).sum::<f64>() / n;
         let square = set.bytes().iter().map(|b| (f64::from(*b) / 255.0).powi(2)).sum::<f64>() / n;
         let sd = (square - mean * mean).sqrt();
-        assert!((mean - 0.49).abs() < 0.02 && (sd - 0.24).abs() < 0.02, "{mean} {sd}");
+        assert!((mean - 0.5).abs() < 0.02 && (sd - 0.24).abs() < 0.02, "{mean} {sd}");
     }
 
     #[test]

@@ -1,0 +1,103 @@
+use std::fs;
+use std::net::TcpListener;
+
+use crate::workspace::{Workspace, names};
+
+/// An address that refuses connections.
+fn nobody() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    format!("http://{}", listener.local_addr().unwrap())
+}
+
+#[test]
+fn without_a_network_it_says_what_to_put_where() {
+    let workspace = Workspace::new();
+    let text = workspace.fails(1, &["data", "get", "mnist", "--from", &nobody()]);
+    assert!(text.starts_with("error: could not reach http://127.0.0.1:"), "{text}");
+    assert!(text.contains("download elsewhere and put into data/mnist:"), "{text}");
+    for name in ["train-images", "train-labels", "t10k-images", "t10k-labels"] {
+        let line = format!("  https://ossci-datasets.s3.amazonaws.com/mnist/{name}-idx");
+        assert!(text.contains(&line), "{text}");
+    }
+    assert_eq!(names(&workspace.path("data/mnist")), [""; 0], "nothing is left behind");
+}
+
+#[test]
+fn a_file_that_is_there_is_never_replaced() {
+    let workspace = Workspace::new();
+    fs::create_dir_all(workspace.path("data/cifar10")).unwrap();
+    workspace.write("data/cifar10/cifar-10-binary.tar.gz", "mine");
+    let text = workspace.fails(1, &["data", "get", "cifar10", "--from", &nobody()]);
+    assert!(text.contains("is there, but has the MD5"), "{text}");
+    let kept = fs::read_to_string(workspace.path("data/cifar10/cifar-10-binary.tar.gz")).unwrap();
+    assert_eq!(kept, "mine");
+}
+
+/// A PNG file of one white pixel.
+const PIXEL: &[u8] = &[
+    0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a, 0x00, 0x00, 0x00, 0x0d, 0x49, 0x48, 0x44, 0x52,
+    0x00, 0x00, 0x00, 0x01, 0x00, 0x00, 0x00, 0x01, 0x08, 0x00, 0x00, 0x00, 0x00, 0x3a, 0x7e, 0x9b,
+    0x55, 0x00, 0x00, 0x00, 0x0a, 0x49, 0x44, 0x41, 0x54, 0x78, 0x9c, 0x63, 0xf8, 0x0f, 0x00, 0x01,
+    0x01, 0x01, 0x00, 0xb1, 0x38, 0xf6, 0x14, 0x00, 0x00, 0x00, 0x00, 0x49, 0x45, 0x4e, 0x44, 0xae,
+    0x42, 0x60, 0x82,
+];
+
+/// Two classes, of which the second has a broken image.
+fn pictures() -> Workspace {
+    let workspace = Workspace::new();
+    for (name, bytes) in [
+        ("cat/1.png", PIXEL),
+        ("cat/2.png", PIXEL),
+        ("dog/1.png", PIXEL),
+        ("dog/2.png", &PIXEL[..40]),
+    ] {
+        let path = workspace.path("pictures").join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, bytes).unwrap();
+    }
+    workspace
+}
+
+#[test]
+fn a_check_says_what_is_there() {
+    let workspace = pictures();
+    insta::assert_snapshot!(workspace.succeeds(&["data", "check", "pictures"]).stdout, @"
+    pictures: images, 4 images, not divided, 2 classes, 1 x 1 pixels
+
+    class  images
+    cat         2
+    dog         2
+
+    cannot be read: 1
+      pictures/dog/2.png cannot be decoded (unexpected end of file)
+    ");
+    let json = workspace.json(&["data", "check", "pictures"]);
+    assert_eq!(json["kind"], "images");
+    assert_eq!(json["usable"], true);
+    assert_eq!(json["train"], 4);
+    assert_eq!(json["classes"][1]["name"], "dog");
+    assert_eq!(json["unreadable"][0]["name"], "pictures/dog/2.png");
+}
+
+#[test]
+fn what_cannot_be_used_has_code_1() {
+    let workspace = pictures();
+    let text = workspace.fails(1, &["data", "check", "pictures", "--kind", "cifar10"]);
+    assert!(text.contains("pictures has no cifar-10-binary.tar.gz"), "{text}");
+    assert!(workspace.fails(1, &["data", "check", "none"]).contains("could not read none"));
+    fs::create_dir(workspace.path("empty")).unwrap();
+    let text = workspace.fails(1, &["data", "check", "empty"]);
+    assert!(text.contains("empty: has no folders of classes"), "{text}");
+    fs::remove_dir_all(workspace.path("pictures/dog")).unwrap();
+    let text = workspace.fails(1, &["data", "check", "pictures"]);
+    assert!(text.contains("images of 1 class"), "{text}");
+    let broken = workspace.path("pictures/dog");
+    fs::create_dir(&broken).unwrap();
+    for at in 0..101 {
+        fs::write(broken.join(format!("{at}.jpg")), b"x").unwrap();
+    }
+    let outcome = workspace.run(&["data", "check", "pictures", "--json"]);
+    assert_eq!(outcome.code, Some(1));
+    assert!(outcome.stdout.contains("\"usable\":false"), "{}", outcome.stdout);
+    assert!(outcome.stderr.contains("101 images of pictures cannot be read"), "{}", outcome.stderr);
+}
