@@ -50,12 +50,15 @@ fn sentence(evaluation: &ImageEvaluation) -> String {
     } else {
         "A network with all of its parameters".to_owned()
     };
-    let (samples, sd) = (plural(scores.members, "posterior sample"), standard_error(evaluation));
+    let samples = match scores.members {
+        1 => "with a single posterior sample".to_owned(),
+        many => format!("as an average of {}", plural(many, "posterior sample")),
+    };
     format!(
-        "{network} reaches held-out accuracy {} (\u{b1}\u{a0}{}) as an average of {samples}, with \
-         NLL {} and a calibration error of {}.",
+        "{network} reaches held-out accuracy {} (\u{b1}\u{a0}{}) {samples}, with NLL {} and a \
+         calibration error of {}.",
         percent(scores.accuracy),
-        percent(sd),
+        percent(standard_error(evaluation)),
         number(scores.nll),
         percent(scores.ece),
     )
@@ -82,7 +85,8 @@ fn tiles(evaluation: &ImageEvaluation) -> String {
         all.push(tile(percent(size.sparsity.value()), "of parameters pruned"));
         all.push(tile(left(size.multiply_adds), "of multiply-adds left"));
     }
-    all.push(tile(count(scores.members), "posterior samples"));
+    let samples = if scores.members == 1 { "posterior sample" } else { "posterior samples" };
+    all.push(tile(count(scores.members), samples));
     element("div class=\"tiles\"", &all.concat())
 }
 
