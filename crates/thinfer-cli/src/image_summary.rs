@@ -18,7 +18,7 @@ pub(crate) fn to_text(evaluation: &ImageEvaluation, trained: Option<f64>) -> Str
         snapshots(evaluation),
         foreign(&evaluation.foreign),
         facts(evaluation, trained),
-        incidents(&evaluation.behaviour),
+        incidents(&evaluation.behaviour, (evaluation.classes.len() as f64).ln()),
     ];
     parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n")
 }

@@ -32,7 +32,7 @@ pub(crate) fn to_text(evaluation: &Evaluation, trained: Option<f64>) -> String {
         scores(evaluation),
         variables(evaluation),
         facts(evaluation, trained),
-        incidents(&evaluation.behaviour),
+        incidents(&evaluation.behaviour, 0.0),
     ];
     parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n")
 }
@@ -137,8 +137,9 @@ fn number_of(mean: f64) -> String {
     if mean.fract() == 0.0 { format!("{mean}") } else { format!("{mean:.1}") }
 }
 
-/// What went wrong and right again on the way.
-pub(crate) fn incidents(behaviour: &Behaviour) -> String {
+/// What went wrong and right again on the way. A loss up to `expected`, as a guess would have, is no
+/// blow-up whatever it ended at.
+pub(crate) fn incidents(behaviour: &Behaviour, expected: f64) -> String {
     let clipped = match behaviour.clipped_steps {
         0 => "No gradient was clipped".to_owned(),
         1 => "The gradient of 1 step was clipped".to_owned(),
@@ -147,7 +148,7 @@ pub(crate) fn incidents(behaviour: &Behaviour) -> String {
     let (largest, last) = (number(behaviour.largest_loss), number(behaviour.final_loss));
     // A loss near 0, or below where the noise is learned, is no yardstick.
     let yardstick = behaviour.final_loss.abs().max(0.1);
-    if behaviour.largest_loss > BLOW_UP * yardstick {
+    if behaviour.largest_loss > (BLOW_UP * yardstick).max(expected) {
         format!(
             "{clipped}, and a chain blew up on the way: its loss reached {largest} and ended at {last}; lower `schedule.step_size.value` or `method.clip`\n"
         )
@@ -178,13 +179,16 @@ mod tests {
     #[test]
     fn clipping_and_blow_ups_are_told_in_words() {
         assert_eq!(
-            incidents(&behaviour(0, 2.5)),
+            incidents(&behaviour(0, 2.5), 0.0),
             "No gradient was clipped, and no chain blew up: the largest loss was 2.500, the last one 1.250\n"
         );
         assert_eq!(
-            incidents(&behaviour(12, 54.0)),
+            incidents(&behaviour(12, 54.0), 0.0),
             "The gradients of 12 steps were clipped, and a chain blew up on the way: its loss \
              reached 54.00 and ended at 1.250; lower `schedule.step_size.value` or `method.clip`\n"
         );
+        // Seven is more than five times 1.25, but no more than a guess among 1,100 classes.
+        assert!(incidents(&behaviour(0, 7.0), 0.0).contains("blew up on the way"));
+        assert!(incidents(&behaviour(0, 7.0), 1100f64.ln()).contains("no chain blew up"));
     }
 }

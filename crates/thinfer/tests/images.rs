@@ -53,6 +53,7 @@ fn spec(settings: &[&str], data: &ImageData) -> ChainSpec {
         "schedule.step_size.cycles=2",
         "prune.warm_up_epochs=1",
         "prune.hard_threshold=0.5",
+        "train.trace=[\"conv1:out:0\"]",
     ];
     let overrides: Vec<String> = small.iter().chain(settings).map(|s| (*s).to_owned()).collect();
     chain_specs(&Config::parse("", &overrides).unwrap(), data).unwrap().swap_remove(0)

@@ -109,12 +109,13 @@ pub(super) fn warnings(run: &Run, evaluation: &Evaluation) -> Vec<String> {
         ));
     }
     let steps = steps_done(&run.results, &run.info.config, run.data.train_rows);
-    found.extend(of_chains(seen, steps));
+    found.extend(of_chains(seen, steps, f64::NEG_INFINITY));
     found
 }
 
-/// Warnings about temperature, clipping and loss, which all kinds of data share.
-pub(super) fn of_chains(seen: &Behaviour, steps: u64) -> Vec<String> {
+/// Warnings about temperature, clipping and loss, which all kinds of data share. A loss up to
+/// `expected`, as a guess would have, is no blow-up.
+pub(super) fn of_chains(seen: &Behaviour, steps: u64, expected: f64) -> Vec<String> {
     let mut found = Vec::new();
     if let Some(effective) = seen.effective_temperature_times_n {
         let ratio = effective / seen.temperature_times_n;
@@ -140,7 +141,7 @@ pub(super) fn of_chains(seen: &Behaviour, steps: u64) -> Vec<String> {
     }
     // For a positive final loss: largest > 3 final. A Gaussian likelihood can also be negative.
     let (largest, last) = (seen.largest_loss, seen.final_loss);
-    if largest - last > (BLOW_UP - 1.0) * last.abs() {
+    if largest - last > (BLOW_UP - 1.0) * last.abs() && largest > expected {
         found.push(format!(
             "the loss blew up on the way: {} after the first tenth of the run, against {} at the \
              end; samples taken near the blow-up are from another place. Lower \

@@ -108,7 +108,8 @@ fn warnings(report: &ImageReport<'_>) -> Vec<String> {
         ));
     }
     let steps = steps_done(report.results, config, evaluation.images.0);
-    found.extend(of_chains(&evaluation.behaviour, steps));
+    let guess = (evaluation.classes.len() as f64).ln();
+    found.extend(of_chains(&evaluation.behaviour, steps, guess));
     found
 }
 
