@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use safetensors::tensor::{Dtype, TensorView};
-use thinfer_engine::{Dataset, Loss, Network, Param, Plan, Role, Scale};
+use thinfer_engine::{Dataset, Loss, Network, Param, Plan, Scale};
 
 use crate::error::{Error, Result};
 use crate::metrics;
@@ -183,8 +183,8 @@ pub(crate) fn named_tensors(network: &Network, members: &[(&str, &Snapshot)]) ->
             let bytes = values.iter().flat_map(|v| v.to_le_bytes()).collect();
             let name = format!("{prefix}{}", param.name);
             tensors.push((name, Dtype::F32, param.shape.clone(), bytes));
-            if has_mask(param.role) {
-                let mask = member.keep[param.range()].to_vec();
+            let mask = member.keep[param.range()].to_vec();
+            if param.role.is_weight() || mask.contains(&0) {
                 let name = format!("{prefix}mask/{}", param.name);
                 tensors.push((name, Dtype::U8, param.shape.clone(), mask));
             }
@@ -197,11 +197,6 @@ pub(crate) fn named_tensors(network: &Network, members: &[(&str, &Snapshot)]) ->
         }
     }
     tensors
-}
-
-/// Whether parameters of this role can be pruned.
-fn has_mask(role: Role) -> bool {
-    role.is_weight() || matches!(role, Role::NormScale | Role::NormShift)
 }
 
 /// A safetensors file with one metadata entry, `thinfer`.
@@ -256,9 +251,11 @@ pub fn snapshot_from_bytes(network: &Network, path: &Path, bytes: &[u8]) -> Resu
     network.stats().iter().try_for_each(|stat| floats(stat, &mut stats))?;
     for param in network.params() {
         floats(param, &mut weights)?;
-        if has_mask(param.role) {
-            let mask =
-                file.tensor(&format!("mask/{}", param.name)).map_err(|e| damaged(e.to_string()))?;
+        let name = format!("mask/{}", param.name);
+        // Of a weight there is always a mask, of biases and norms where something is pruned.
+        let listed = file.names().contains(&name.as_str());
+        if param.role.is_weight() || listed {
+            let mask = file.tensor(&name).map_err(|e| damaged(e.to_string()))?;
             if mask.shape() != param.shape || mask.dtype() != Dtype::U8 {
                 return Err(damaged(format!("the mask of `{}` has another shape", param.name)));
             }
@@ -290,6 +287,9 @@ mod tests {
         let network = mlp(2, &[3], Activation::Relu, 1, Loss::gaussian(1.0)).unwrap();
         let mut snapshot = member(2, 17, &network, 0.1);
         snapshot.keep[1] = 0;
+        // A bias that went with its unit.
+        let bias = network.params().find("fc1.bias").unwrap().offset;
+        snapshot.keep[bias] = 0;
         let bytes = snapshot_to_bytes(&network, &snapshot).unwrap();
         let path = Path::new("s");
         assert_eq!(snapshot_from_bytes(&network, path, &bytes).unwrap(), snapshot);
