@@ -84,7 +84,12 @@ pub(super) fn load(data: &DataConfig) -> Result<ImageData> {
     let folder = folder(data)?;
     let train = part(&folder, "train", data.kind)?;
     let test = part(&folder, "t10k", data.kind)?;
-    look(data.kind).held(data, train, test, Vec::new())
+    let notes = if folder == Path::new(DEBIAN) {
+        vec![format!("the images are those of the package dataset-fashion-mnist, in {DEBIAN}")]
+    } else {
+        Vec::new()
+    };
+    look(data.kind).held(data, train, test, notes)
 }
 
 fn look(kind: DataKind) -> Look {

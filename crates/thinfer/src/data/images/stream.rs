@@ -198,8 +198,10 @@ impl ImageStream for Pictures {
         if let Some(row) = rows.iter().find(|row| **row as usize >= self.items.len()) {
             return Err(Error::Data(format!("there is no image {row}")));
         }
+        // An image takes long enough to be a task of its own, and no thread is left with the rest.
         out.par_chunks_exact_mut(len)
             .zip(rows)
+            .with_max_len(1)
             .try_for_each(|(out, row)| self.show_or_replace(*row, Some(view), out))
     }
 
