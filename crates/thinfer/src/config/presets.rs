@@ -66,6 +66,7 @@ prior.soft_threshold = 1e-2
 prune.regrow = false
 prune.rule = "mean-square"
 prune.keep_norm = false
+prune.shrink = "where-it-pays"
 prune.warm_up_epochs = 50
 schedule.step_size = { value = 0.01, shape = "cyclical", cycles = 6 }
 schedule.temperature.value = "1/sqrt(N)"

@@ -10,6 +10,7 @@ mod check;
 mod leftover;
 mod present;
 pub(crate) mod reach;
+mod samples;
 
 use thinfer_engine::{Network, NodeId, Op};
 
@@ -20,6 +21,7 @@ use reach::Channels;
 
 pub use check::{Agreement, agreement};
 pub use leftover::{Leftover, leftovers};
+pub use samples::shrink_posterior;
 
 /// How a smaller network is laid out.
 #[derive(Clone, Copy, Debug, PartialEq)]
