@@ -8,7 +8,7 @@ use crate::vectorize::vectorize;
 /// Elements a task works on; small enough for the first-level cache with every buffer beside it.
 const CHUNK: usize = 4096;
 /// Below this many elements one thread is done before another one has woken up.
-const WORTH_SHARING: usize = 2048;
+const WORTH_SHARING: usize = 16384;
 
 /// The flat buffers of one chain: weights, gradient, a method's state, masks.
 ///

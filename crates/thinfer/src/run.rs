@@ -385,7 +385,8 @@ fn remove_run(folder: &Path) -> Result<()> {
     for chain in list(folder).into_iter().filter(|p| p.is_dir() && name(p).starts_with("chain-")) {
         for file in list(&chain) {
             let file_name = name(&file);
-            if file_name.starts_with("checkpoint") || file_name.starts_with("snapshot-") {
+            let own = ["checkpoint", "snapshot-", "times.csv"];
+            if own.iter().any(|own| file_name.starts_with(own)) {
                 remove(file)?;
             }
         }
@@ -506,13 +507,13 @@ pub fn write_text(path: &Path, text: &str) -> Result<()> {
 /// The history of all chains as one table.
 fn history_csv(results: &[ChainResult]) -> String {
     let mut text = String::from(
-        "chain,epoch,loss,step_size,temperature,effective_temperature,tau_mean,tau_sd,spike_share,pruned_share,live_inputs,largest_loss,clipped_steps,sparsity,hard_threshold,test_accuracy,test_nll\n",
+        "chain,epoch,loss,step_size,temperature,effective_temperature,tau_mean,tau_sd,spike_share,pruned_share,live_inputs,largest_loss,clipped_steps,sparsity,work,hard_threshold,test_accuracy,test_nll\n",
     );
     let cell = |value: Option<f64>| value.map_or(String::new(), |v| v.to_string());
     for result in results {
         for r in &result.records {
             text.push_str(&format!(
-                "{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n",
+                "{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n",
                 result.chain,
                 r.epoch,
                 r.loss,
@@ -527,6 +528,7 @@ fn history_csv(results: &[ChainResult]) -> String {
                 r.largest_loss,
                 r.clipped_steps,
                 r.sparsity,
+                r.work,
                 cell(r.hard_threshold),
                 cell(r.test_accuracy),
                 cell(r.test_nll)

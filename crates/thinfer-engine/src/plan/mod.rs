@@ -8,6 +8,7 @@ use crate::network::Network;
 mod exact;
 mod layers;
 mod rows;
+mod turned;
 
 pub use exact::ExactPlan;
 
@@ -21,9 +22,10 @@ pub struct Plan {
     most_rows: usize,
 }
 
-/// Networks of linear layers go row by row from input to output; others need all rows to meet at
-/// each batch norm.
+/// Networks of linear layers go row by row from input to output, the smallest with rows side by side;
+/// others need all rows to meet at each batch norm.
 enum Exec {
+    Turned(turned::Exec<f32>),
     Rows(rows::Exec<f32>),
     Layers(layers::Exec<f32>),
 }
@@ -35,7 +37,9 @@ impl Plan {
         if most_rows.checked_mul(columns).is_none() {
             return Err(EngineError::Overflow { what: "a batch", rows: most_rows, columns });
         }
-        let exec = if network.nodes().iter().all(|n| rows::runs(&n.op)) {
+        let exec = if turned::fits(network, most_rows) {
+            Exec::Turned(turned::Exec::new(network))
+        } else if network.nodes().iter().all(|n| rows::runs(&n.op)) {
             Exec::Rows(rows::Exec::new(network, most_rows))
         } else {
             Exec::Layers(layers::Exec::new(network, most_rows))
@@ -70,6 +74,7 @@ impl Plan {
             return Err(EngineError::Size { what: "the gradient", got, expected });
         }
         Ok(match &mut self.exec {
+            Exec::Turned(exec) => exec.gradient(weights, data, rows, gradient),
             Exec::Rows(exec) => exec.gradient(weights, data, rows, gradient),
             Exec::Layers(exec) => exec.gradient(weights, stats, data, rows, gradient),
         })
@@ -98,6 +103,7 @@ impl Plan {
         {
             self.check([weights.len(), stats.len()], data, rows, false)?;
             match &mut self.exec {
+                Exec::Turned(exec) => exec.forward(weights, data, rows, out),
                 Exec::Rows(exec) => exec.forward(weights, data, rows, out),
                 Exec::Layers(exec) => exec.forward(weights, stats, data, rows, out),
             }
@@ -116,6 +122,7 @@ impl Plan {
     /// The network.
     pub fn network(&self) -> &Network {
         match &self.exec {
+            Exec::Turned(exec) => &exec.network,
             Exec::Rows(exec) => &exec.network,
             Exec::Layers(exec) => &exec.network,
         }
@@ -124,6 +131,7 @@ impl Plan {
     /// Bytes that the plan holds.
     pub fn bytes(&self) -> usize {
         match &self.exec {
+            Exec::Turned(exec) => exec.bytes(),
             Exec::Rows(exec) => exec.bytes(),
             Exec::Layers(exec) => exec.bytes(),
         }

@@ -508,6 +508,7 @@ pub(crate) mod tests {
             hard_threshold: None,
         };
         let chain = |chain: u32| ChainResult {
+            times: Vec::new(),
             chain,
             records: (0..20).map(record).collect(),
             snapshots: [8, 9, 18, 19].map(|epoch| snapshot(chain, epoch)).to_vec(),

@@ -24,6 +24,8 @@ use crate::metrics;
 use crate::prune::KEEP;
 use crate::schedule::{Clock, Schedule};
 
+/// Weights that a thread looks through at a time.
+const PIECE: usize = 1 << 16;
 /// Every how many epochs a GPU run looks at what the method keeps.
 const STATE_EVERY: usize = 10;
 
@@ -406,7 +408,11 @@ impl Chain {
                 cuda.settle(&mut self.arena)?;
             }
         }
-        if let Some(at) = self.arena.weights().par_iter().position_first(|w| !w.is_finite()) {
+        let broken = |weights: &[f32]| weights.iter().any(|w| !w.is_finite());
+        let weights = self.arena.weights();
+        if weights.par_chunks(PIECE).any(broken)
+            && let Some(at) = weights.iter().position(|w| !w.is_finite())
+        {
             let owner = self.arena.table().owner(at).map_or("", |p| p.name.as_str());
             return Err(self.not_finite(format!("the parameter `{owner}`"), epoch));
         }

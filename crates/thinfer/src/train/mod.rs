@@ -9,6 +9,7 @@ mod device;
 mod examples;
 mod gradient;
 mod run;
+mod times;
 mod trace;
 
 pub use chain::{Chain, ChainSpec, Record, Schedules, Snapshot, live_inputs};
@@ -20,6 +21,7 @@ pub use run::{
     ChainResult, Observer, Setting, Silent, checkpoint_path, load_results, run_chains,
     snapshot_path,
 };
+pub use times::EpochTime;
 pub use trace::{Channel, Side, Trace};
 
 /// Where a run computes.
