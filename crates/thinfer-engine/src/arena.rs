@@ -23,6 +23,7 @@ pub struct Arena {
     state: Vec<Vec<f32>>,
     marks: Vec<u8>,
     stats: Vec<f32>,
+    origin: Option<Vec<u32>>,
     touched: bool,
     clipped: u64,
     record: Option<Vec<Call>>,
@@ -69,6 +70,9 @@ pub struct Clip {
 pub struct Chunk<'a> {
     /// Index of the first element in the flat buffers, for keyed noise.
     pub first: usize,
+    /// The numbers that key the noise of these elements, where they are not their indices; empty
+    /// otherwise.
+    pub origin: &'a [u32],
     /// The weights that the method owns.
     pub weights: &'a mut [f32],
     /// What the network reads, where the method keeps it apart from `weights`; empty otherwise.
@@ -111,21 +115,27 @@ impl Arena {
         arena
     }
 
-    /// Zeroed buffers for a network and, behind its parameters, for `rest` numbers that no network
-    /// reads but a method still moves.
-    pub fn with_rest(network: &Network, rest: usize, state_buffers: usize) -> Self {
-        let mut arena = Self::new(network, 0);
-        let stats = std::mem::take(&mut arena.stats);
-        let mut table = arena.table;
-        if rest > 0 {
+    /// Zeroed buffers for a network that was cut out of a larger one. `origin` has, for each of its
+    /// parameters' elements, the index in the larger one, which keys its noise; behind them may stand
+    /// elements that no network reads but that a method still moves.
+    pub fn part(network: &Network, origin: Vec<u32>, state_buffers: usize) -> Self {
+        let stats = Self::new(network, 0).stats;
+        let mut table = network.params().clone();
+        if let rest @ 1.. = origin.len().saturating_sub(table.len()) {
             table.push("rest".into(), vec![rest], Role::Bias);
         }
-        Self { stats, ..Self::for_table(table, state_buffers) }
+        Self { stats, origin: Some(origin), ..Self::for_table(table, state_buffers) }
     }
 
-    /// Fills weights, marks and statistics from a larger arena, and with `all` the method's state too:
-    /// element i from element `at[i]`, statistic i from `stats[i]`.
-    pub fn take_from(&mut self, larger: &Arena, at: &[u32], stats: &[u32], all: bool) {
+    /// Where the elements lie in a larger arena, if they are a part of one.
+    pub fn origin(&self) -> Option<&[u32]> {
+        self.origin.as_deref()
+    }
+
+    /// Fills weights, marks and statistics of a part from the larger arena, and with `all` the method's
+    /// state too; statistic i from `stats[i]`.
+    pub fn take_from(&mut self, larger: &Arena, stats: &[u32], all: bool) {
+        let Some(at) = &self.origin else { return };
         gather(&mut self.weights, &larger.weights, at);
         gather(&mut self.marks, &larger.marks, at);
         gather(&mut self.stats, &larger.stats, stats);
@@ -138,14 +148,16 @@ impl Arena {
     }
 
     /// Puts weights and statistics back to where [`Arena::take_from`] found them.
-    pub fn give_weights(&self, larger: &mut Arena, at: &[u32], stats: &[u32]) {
+    pub fn give_weights(&self, larger: &mut Arena, stats: &[u32]) {
+        let Some(at) = &self.origin else { return };
         scatter(&mut larger.weights, &self.weights, at);
         scatter(&mut larger.stats, &self.stats, stats);
     }
 
     /// Puts the method's state, and what the network reads where that is a copy, back to where
     /// [`Arena::take_from`] found them.
-    pub fn give_state(&self, larger: &mut Arena, at: &[u32]) {
+    pub fn give_state(&self, larger: &mut Arena) {
+        let Some(at) = &self.origin else { return };
         larger.state.iter_mut().zip(&self.state).for_each(|(to, from)| scatter(to, from, at));
         if let (Some(to), Some(from)) = (&mut larger.forward, &self.forward) {
             scatter(to, from, at);
@@ -167,6 +179,7 @@ impl Arena {
             record: None,
             recorded: 0,
             stats: Vec::new(),
+            origin: None,
         }
     }
 
@@ -283,22 +296,6 @@ impl Arena {
         copy("the gradient", &mut self.gradient, values)
     }
 
-    /// Replaces running statistics at the places of `map`.
-    pub fn scatter_stats(&mut self, map: &[u32], values: &[f32]) {
-        scatter(&mut self.stats, values, map);
-    }
-
-    /// Sets the gradient to `values` at the places of `map` and to 0 elsewhere.
-    pub fn scatter_gradient(&mut self, map: &[u32], values: &[f32]) -> Result<(), EngineError> {
-        if map.len() != values.len() {
-            let (got, expected) = (values.len(), map.len());
-            return Err(EngineError::Size { what: "the gradient", got, expected });
-        }
-        self.gradient.fill(0.0);
-        scatter(&mut self.gradient, values, map);
-        Ok(())
-    }
-
     /// Replaces a state buffer.
     pub fn set_state(&mut self, at: usize, values: &[f32]) -> Result<(), EngineError> {
         copy("a state buffer", &mut self.state[at], values)
@@ -338,6 +335,7 @@ impl Arena {
             let forward = self.forward.as_deref_mut().unwrap_or(&mut []);
             pass.apply(Chunk {
                 first: 0,
+                origin: self.origin.as_deref().unwrap_or_default(),
                 weights: &mut self.weights,
                 forward,
                 gradient: &self.gradient,
@@ -360,6 +358,7 @@ impl Arena {
             Some(buffer) => buffer.chunks_mut(piece).collect(),
             None => (0..pieces).map(|_| &mut [][..]).collect(),
         };
+        let origins = self.origin.as_deref();
         self.weights
             .par_chunks_mut(piece)
             .zip(forward.par_iter_mut())
@@ -369,7 +368,10 @@ impl Arena {
             .enumerate()
             .for_each(|(at, ((((weights, forward), gradient), marks), state))| {
                 let first = at * piece;
-                pass.apply(Chunk { first, weights, forward, gradient, factor, state, marks });
+                let origin = origins.map_or(&[][..], |all| &all[first..first + weights.len()]);
+                let chunk =
+                    Chunk { first, origin, weights, forward, gradient, factor, state, marks };
+                pass.apply(chunk);
             });
     }
 

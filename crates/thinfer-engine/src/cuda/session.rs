@@ -146,22 +146,11 @@ impl Session {
             partial: gpu.zeros(blocks)?,
             factor: gpu.zeros(1)?,
             clipped: gpu.zeros(1)?,
-            origin: None,
+            origin: arena.origin().map(|origin| gpu.upload(origin)).transpose()?,
             passes: Vec::new(),
             steps,
             gpu: gpu.clone(),
         })
-    }
-
-    /// Keys the noise of each weight by a number of its own: those that the weights had in a larger
-    /// network. Only kernels that say so can do it.
-    pub fn set_origin(&mut self, origin: &[u32]) -> Result<(), EngineError> {
-        if origin.len() != self.weights.len() {
-            let (got, expected) = (origin.len(), self.weights.len());
-            return Err(EngineError::Size { what: "the origin of the weights", got, expected });
-        }
-        self.origin = Some(self.gpu.upload(origin)?);
-        Ok(())
     }
 
     /// Steps of an epoch.

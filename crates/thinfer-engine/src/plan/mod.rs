@@ -54,8 +54,14 @@ impl Plan {
         data: &Dataset,
         rows: &[u32],
     ) -> Result<f64, EngineError> {
+        let n = self.network().params().len();
+        if arena.len() < n {
+            let (got, expected) = (arena.len(), n);
+            return Err(EngineError::Size { what: "the weights", got, expected });
+        }
+        // Behind the parameters of the network may stand others, which it does not read.
         let (weights, stats, gradient) = arena.read_and_gradient();
-        self.gradient_at(weights, stats, data, rows, gradient)
+        self.gradient_at(&weights[..n], stats, data, rows, &mut gradient[..n])
     }
 
     /// The mean loss over `rows` and its gradient, for weights outside an arena. Running statistics

@@ -255,12 +255,20 @@ fn input_gradient<T: Real>(dy: &[[T; ROWS]], weight: &[T], dx: &mut [[T; ROWS]])
     }
 }
 
+/// Inputs whose sums are kept in registers together.
+const TOGETHER: usize = 4;
+
 /// `dW += dy xᵀ`, summed by lanes.
 #[inline(always)]
 fn weight_gradient<T: Real>(x: &[[T; ROWS]], dy: &[[T; ROWS]], dw: &mut [[T; LANES]]) {
     for (dw, dy) in dw.chunks_exact_mut(x.len()).zip(dy) {
-        for (sums, x) in dw.iter_mut().zip(x) {
+        let (groups, rest) = dw.as_chunks_mut::<TOGETHER>();
+        let (inputs, single) = x.as_chunks::<TOGETHER>();
+        for (sums, x) in groups.iter_mut().zip(inputs) {
             add_products(sums, dy, x);
+        }
+        for (sums, x) in rest.iter_mut().zip(single) {
+            add_products(std::array::from_mut(sums), dy, std::array::from_ref(x));
         }
     }
 }
@@ -275,12 +283,19 @@ fn bias_gradient<T: Real>(dy: &[[T; ROWS]], db: &mut [[T; LANES]]) {
     }
 }
 
+/// The products of one output with N inputs: N sums that do not wait for each other.
 #[inline(always)]
-fn add_products<T: Real>(sums: &mut [T; LANES], a: &[T; ROWS], b: &[T; ROWS]) {
+fn add_products<T: Real, const N: usize>(
+    sums: &mut [[T; LANES]; N],
+    dy: &[T; ROWS],
+    x: &[[T; ROWS]; N],
+) {
     let mut part = *sums;
-    for (a, b) in a.as_chunks::<LANES>().0.iter().zip(b.as_chunks::<LANES>().0) {
-        for l in 0..LANES {
-            part[l] += a[l] * b[l];
+    for first in (0..ROWS).step_by(LANES) {
+        for n in 0..N {
+            for l in 0..LANES {
+                part[n][l] += dy[first + l] * x[n][first + l];
+            }
         }
     }
     *sums = part;

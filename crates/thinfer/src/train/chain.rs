@@ -13,7 +13,7 @@ use super::container::{self, Container};
 use super::cut::{Ahead, Cut, Shrinking};
 use super::device::{self, CudaChain, OnCuda};
 use super::examples::{Examples, image_rows};
-use super::gradient::GradientPlan;
+use super::stepper::Stepper;
 use super::trace::Trace;
 use crate::data::images::Speed;
 use crate::data::{ImageData, View};
@@ -167,7 +167,7 @@ pub struct Chain {
     spec: ChainSpec,
     arena: Arena,
     /// Made with the first step that the cores do.
-    plan: Option<GradientPlan>,
+    stepper: Option<Stepper>,
     cuda: Option<CudaChain>,
     /// The smaller network in use, where there is one.
     cut: Option<Cut>,
@@ -207,7 +207,7 @@ impl Chain {
             trace: spec.trace.clone(),
             spec,
             arena,
-            plan: None,
+            stepper: None,
             cuda: None,
             cut: None,
             judge: None,
@@ -258,7 +258,7 @@ impl Chain {
 
     /// Bytes held by buffers and plans.
     pub fn bytes(&self) -> usize {
-        let plan = self.plan.as_ref().map_or(0, GradientPlan::bytes);
+        let plan = self.stepper.as_ref().map_or(0, Stepper::bytes);
         self.arena.method_bytes() + self.arena.work_bytes() + plan
     }
 
@@ -281,7 +281,7 @@ impl Chain {
         let ahead = Ahead { when: spec.shrink, rows, epochs, on_cuda };
         let next = Cut::next(&spec.network, self.arena.marks(), self.cut.as_ref(), ahead)?;
         if let Some(cut) = next {
-            (self.cut, self.plan, self.judge) = (Some(cut), None, None);
+            (self.cut, self.stepper, self.judge) = (Some(cut), None, None);
         }
         Ok(())
     }
@@ -308,40 +308,41 @@ impl Chain {
             self.loss_sum = 0.0;
             self.reconsider(epoch, data.rows(), false)?;
         }
-        if self.plan.is_none() {
-            let (network, batch) = (&self.spec.network, self.spec.batch);
-            self.plan = Some(GradientPlan::new(network, batch, self.cut.as_ref())?);
+        if self.stepper.is_none() {
+            let (spec, cut) = (&self.spec, self.cut.as_ref());
+            self.stepper = Some(Stepper::new(&spec.network, spec.batch, cut, &self.arena)?);
         }
-        let Some(plan) = &mut self.plan else { return Ok(()) };
+        let Some(stepper) = &mut self.stepper else { return Ok(()) };
         if batch == 0 || self.order.is_empty() {
             // Also after a resume in the middle of an epoch: both follow from step and masks.
             let key = Key::new(self.spec.seed, self.spec.chain, Stream::Shuffle);
             self.order = key.permutation(epoch as u64, data.rows());
             let only_masks = self.spec.shrink == Shrinking::Never && method.drops_for_good(epoch);
             if let (Examples::Table(_), true) =
-                (data, method.masks() && plan.is_whole() && !only_masks)
+                (data, method.masks() && stepper.is_whole() && !only_masks)
             {
-                plan.read_columns(&live_inputs(&self.spec.network, self.arena.marks()));
+                stepper.read_columns(&live_inputs(&self.spec.network, self.arena.marks()));
             }
         }
-        method.materialize(&mut self.arena, tick);
         let first = batch * self.spec.batch;
         let rows = &self.order[first..(first + self.spec.batch).min(self.order.len())];
-        let loss = match data {
-            Examples::Table(data) => plan.gradient(&mut self.arena, data, rows)?,
+        let (made, numbers);
+        let (table, rows) = match data {
+            Examples::Table(data) => (data, rows),
             Examples::Images(images) => {
                 let key = Key::new(self.spec.seed, self.spec.chain, Stream::Augment);
                 let view = View::Random { key, epoch: epoch as u64 };
-                let made = image_rows(&images.train, &images.augment, view, rows)?;
-                let rows: Vec<u32> = (0..rows.len() as u32).collect();
-                plan.gradient(&mut self.arena, &made, &rows)?
+                made = image_rows(&images.train, &images.augment, view, rows)?;
+                numbers = (0..rows.len() as u32).collect::<Vec<u32>>();
+                (&made, &numbers[..])
             }
         };
+        let done = stepper.step(&mut self.arena, &*method, tick, table, rows)?;
+        let loss = done.loss;
         if !loss.is_finite() {
             return Err(self.not_finite("the loss".into(), epoch));
         }
-        method.update(&mut self.arena, tick);
-        self.clipped_steps += self.arena.take_clipped();
+        self.clipped_steps += done.clipped;
         self.loss_sum += loss;
         self.step += 1;
         if clock.batch(self.step) == 0 {
@@ -362,8 +363,8 @@ impl Chain {
             self.loss_sum = 0.0;
             self.reconsider(tick.epoch, data.rows(), true)?;
         }
-        let small = self.cut.as_ref().map(|cut| &cut.small);
-        let tally = cuda.run(&self.spec, &mut self.arena, small, data, first, &ticks)?;
+        let cut = self.cut.as_ref();
+        let tally = cuda.run(&self.spec, &mut self.arena, cut, data, first, &ticks)?;
         if let Some(at) = tally.losses.iter().position(|loss| !loss.is_finite()) {
             self.step += at as u64;
             return Err(self.not_finite("the loss".into(), tick.epoch));

@@ -100,6 +100,16 @@ impl Cut {
         Ok(pays.then_some(cut))
     }
 
+    /// Where the weights of the smaller network lie in the whole one, and behind them those that
+    /// nothing read but that were not pruned when it was cut.
+    pub(crate) fn origin(&self) -> Vec<u32> {
+        let mut there = vec![false; self.keep.len()];
+        self.small.params.iter().for_each(|&at| there[at as usize] = true);
+        let unread = |&at: &u32| !there[at as usize] && self.keep[at as usize] != 0;
+        let rest = (0..self.keep.len() as u32).filter(unread);
+        self.small.params.iter().copied().chain(rest).collect()
+    }
+
     /// The marks, eight a byte.
     pub(crate) fn to_bits(&self) -> Vec<u8> {
         let byte = |marks: &[u8]| marks.iter().rev().fold(0, |byte, mark| byte << 1 | mark);

@@ -8,14 +8,14 @@ use thinfer_engine::{Arena, Network};
 
 use super::Device;
 use super::chain::ChainSpec;
+use super::cut::Cut;
 use super::examples::Examples;
+use super::part::Part;
 use crate::config::Config;
 use crate::data::images::{Prefetch, Speed};
 use crate::data::{ImageData, Images, View};
 use crate::error::{Error, Result};
 use crate::methods::Tick;
-use crate::prune::KEEP;
-use crate::shrink::Shrunk;
 
 /// A GPU and how to compute on it.
 #[derive(Clone)]
@@ -63,31 +63,6 @@ struct Decoder {
     images: Prefetch,
 }
 
-/// The buffers of a smaller network, beside those of the whole one.
-struct Part {
-    small: Arc<Shrunk>,
-    /// Where each of its weights lies in the buffers of the whole network; behind those of the
-    /// network stand weights that nothing reads but that are not pruned, and so still move.
-    origin: Vec<u32>,
-    arena: Arena,
-}
-
-impl Part {
-    fn new(small: &Arc<Shrunk>, whole: &Arena) -> Self {
-        let mut there = vec![false; whole.len()];
-        small.params.iter().for_each(|&at| there[at as usize] = true);
-        let mut origin = small.params.clone();
-        let unread = |&at: &u32| !there[at as usize] && whole.marks()[at as usize] & KEEP != 0;
-        origin.extend((0..whole.len() as u32).filter(unread));
-        let rest = origin.len() - small.params.len();
-        let mut arena = Arena::with_rest(&small.network, rest, whole.state_buffers());
-        if whole.has_forward() {
-            arena.separate_forward();
-        }
-        Self { small: Arc::clone(small), origin, arena }
-    }
-}
-
 #[derive(Clone, Copy, Default)]
 struct Ahead {
     weights: bool,
@@ -127,7 +102,7 @@ impl CudaChain {
         &mut self,
         spec: &ChainSpec,
         arena: &mut Arena,
-        small: Option<&Arc<Shrunk>>,
+        cut: Option<&Cut>,
         data: Examples<'_>,
         first: usize,
         ticks: &[Tick],
@@ -140,14 +115,14 @@ impl CudaChain {
             steps.push(StepCalls { before, after });
         }
         let chunk = steps_at_once(spec, data);
-        let same = match (&self.part, small) {
-            (Some(part), Some(small)) => Arc::ptr_eq(&part.small, small),
+        let same = match (&self.part, cut) {
+            (Some(part), Some(cut)) => Arc::ptr_eq(&part.small, &cut.small),
             (None, None) => true,
             _ => false,
         };
         if !same {
             self.settle_state(arena)?;
-            (self.session, self.part) = (None, small.map(|small| Part::new(small, arena)));
+            (self.session, self.part) = (None, cut.map(|cut| Part::new(cut, arena)));
         }
         let touched = arena.take_touched();
         if touched || self.session.is_none() {
@@ -191,7 +166,7 @@ impl CudaChain {
     ) -> Result<()> {
         let fresh = self.session.is_none();
         if let Some(part) = &mut self.part {
-            part.arena.take_from(arena, &part.origin, &part.small.stats, fresh);
+            part.take_from(arena, fresh);
         }
         let part = self.part.as_ref();
         let arena = part.map_or(arena, |part| &part.arena);
@@ -200,17 +175,11 @@ impl CudaChain {
         }
         let network = part.map_or(&spec.network, |part| &part.small.network);
         let fewer = match (data, part) {
-            (Examples::Table(data), Some(part)) => {
-                let columns: Vec<usize> = part.small.inputs.iter().map(|c| *c as usize).collect();
-                Some(data.take_columns(&columns))
-            }
+            (Examples::Table(data), Some(part)) => Some(data.take_columns(&part.columns())),
             _ => None,
         };
         let data = fewer.as_ref().map_or(data, Examples::Table);
         let mut session = open(&self.on, spec, network, arena, data, chunk)?;
-        if let Some(part) = part {
-            session.set_origin(&part.origin)?;
-        }
         session.push(arena)?;
         self.session = Some(session);
         Ok(())
@@ -224,7 +193,7 @@ impl CudaChain {
         match &mut self.part {
             Some(part) => {
                 session.pull_weights(&mut part.arena)?;
-                part.arena.give_weights(arena, &part.origin, &part.small.stats);
+                part.give_weights(arena);
             }
             None => session.pull_weights(arena)?,
         }
@@ -240,7 +209,7 @@ impl CudaChain {
         match &mut self.part {
             Some(part) => {
                 session.pull_state(&mut part.arena)?;
-                part.arena.give_state(arena, &part.origin);
+                part.give_state(arena);
             }
             None => session.pull_state(arena)?,
         }

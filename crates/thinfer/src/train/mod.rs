@@ -7,8 +7,9 @@ pub(crate) mod container;
 mod cut;
 mod device;
 mod examples;
-mod gradient;
+mod part;
 mod run;
+mod stepper;
 mod times;
 mod trace;
 
