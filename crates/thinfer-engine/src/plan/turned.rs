@@ -1,14 +1,12 @@
 use crate::dataset::Dataset;
 use crate::network::{Network, Node, Op};
+use crate::ops::lanes::{LANES, Lanes, Work, with_lanes};
 use crate::ops::loss::{self, Loss, Scale};
 use crate::ops::{add, relu, tanh};
 use crate::real::Real;
-use crate::vectorize::vectorize;
 
 /// Rows of a block: they lie side by side, so a vector holds one unit of many rows.
 const ROWS: usize = 64;
-/// Sums that are kept apart until the end of a batch.
-const LANES: usize = 16;
 /// Layers with more units than this are left to general products.
 const WIDEST: usize = 32;
 /// Multiply-adds of a batch up to which waking another thread costs more than it helps.
@@ -29,7 +27,7 @@ pub(crate) struct Exec<T> {
     pub(crate) network: Network,
     values: Vec<Vec<[T; ROWS]>>,
     slopes: Vec<Vec<[T; ROWS]>>,
-    /// For each parameter, sums of its gradient.
+    /// For each parameter, sums of its gradient, kept apart until the end of a batch.
     sums: Vec<[T; LANES]>,
     targets: Vec<f32>,
     /// Outputs and their slopes, row by row.
@@ -146,10 +144,7 @@ impl<T: Real> Exec<T> {
                 Op::Linear { weight, bias } => {
                     let weight = &weights[params[weight].range()];
                     let bias = bias.map(|bias| &weights[params[bias].range()]);
-                    vectorize(
-                        #[inline(always)]
-                        || linear(x, weight, bias, y),
-                    );
+                    with_lanes(Forward { x, weight, bias, y });
                 }
                 Op::Relu => relu::forward(x.as_flattened(), y.as_flattened_mut()),
                 Op::Tanh => tanh::forward(x.as_flattened(), y.as_flattened_mut()),
@@ -179,23 +174,15 @@ impl<T: Real> Exec<T> {
                     let from = node.inputs[0].0;
                     let (x, w) = (&self.values[from], &weights[params[weight].range()]);
                     let dw = &mut self.sums[params[weight].range()];
-                    vectorize(
-                        #[inline(always)]
-                        || weight_gradient(x, dy, dw),
-                    );
+                    with_lanes(WeightGradient { x, dy, dw });
                     if let Some(bias) = bias {
                         let db = &mut self.sums[params[bias].range()];
-                        vectorize(
-                            #[inline(always)]
-                            || bias_gradient(dy, db),
-                        );
+                        let ones = [[T::ONE; ROWS]];
+                        with_lanes(WeightGradient { x: &ones, dy, dw: db });
                     }
                     if from != 0 {
                         let dx = &mut before[from];
-                        vectorize(
-                            #[inline(always)]
-                            || input_gradient(dy, w, dx),
-                        );
+                        with_lanes(InputGradient { dy, weight: w, dx });
                     }
                 }
                 Op::Relu | Op::Tanh | Op::Add => {
@@ -215,90 +202,94 @@ impl<T: Real> Exec<T> {
     }
 }
 
-/// `Σ_i factor_i · x_i` of sixteen rows from `first` on, added to `sum`.
+/// Sixteen rows of one unit.
+///
+/// # Safety
+/// The processor has the features of `L`, and `first` is a multiple of [`LANES`] below [`ROWS`].
 #[inline(always)]
-fn add_scaled<'a, T: Real>(
-    mut sum: [T; LANES],
-    first: usize,
-    terms: impl Iterator<Item = (T, &'a [T; ROWS])>,
-) -> [T; LANES] {
-    for (factor, x) in terms {
-        for l in 0..LANES {
-            sum[l] += factor * x[first + l];
-        }
-    }
-    sum
+unsafe fn lanes<T, L: Lanes<T>>(unit: &[T; ROWS], first: usize) -> L {
+    // SAFETY: sixteen numbers follow `first`.
+    unsafe { L::load(unit.as_ptr().add(first)) }
 }
 
 /// `y ← W x + b`
-#[inline(always)]
-fn linear<T: Real>(x: &[[T; ROWS]], weight: &[T], bias: Option<&[T]>, y: &mut [[T; ROWS]]) {
-    for (o, (y, weight)) in y.iter_mut().zip(weight.chunks_exact(x.len())).enumerate() {
-        let start = [bias.map_or(T::ZERO, |bias| bias[o]); LANES];
-        for first in (0..ROWS).step_by(LANES) {
-            let terms = weight.iter().copied().zip(x);
-            y[first..first + LANES].copy_from_slice(&add_scaled(start, first, terms));
+struct Forward<'a, T> {
+    x: &'a [[T; ROWS]],
+    weight: &'a [T],
+    bias: Option<&'a [T]>,
+    y: &'a mut [[T; ROWS]],
+}
+
+impl<T: Real> Work<T> for Forward<'_, T> {
+    #[inline(always)]
+    unsafe fn run<L: Lanes<T>>(self) {
+        for (o, (y, weight)) in
+            self.y.iter_mut().zip(self.weight.chunks_exact(self.x.len())).enumerate()
+        {
+            let start = [self.bias.map_or(T::ZERO, |bias| bias[o]); LANES];
+            for (at, y) in y.as_chunks_mut::<LANES>().0.iter_mut().enumerate() {
+                // SAFETY: the caller promises the features; `start` has sixteen numbers.
+                unsafe {
+                    let mut sum = L::load(start.as_ptr());
+                    for (w, x) in weight.iter().zip(self.x) {
+                        sum = sum.add_product(*w, lanes(x, LANES * at));
+                    }
+                    sum.put(y, false);
+                }
+            }
         }
     }
 }
 
 /// `dx += Wᵀ dy`
-#[inline(always)]
-fn input_gradient<T: Real>(dy: &[[T; ROWS]], weight: &[T], dx: &mut [[T; ROWS]]) {
-    let inputs = dx.len();
-    for (i, dx) in dx.iter_mut().enumerate() {
-        for first in (0..ROWS).step_by(LANES) {
-            let terms = weight.iter().copied().skip(i).step_by(inputs).zip(dy);
-            let sum = add_scaled([T::ZERO; LANES], first, terms);
-            dx[first..first + LANES].iter_mut().zip(sum).for_each(|(dx, sum)| *dx += sum);
-        }
-    }
+struct InputGradient<'a, T> {
+    dy: &'a [[T; ROWS]],
+    weight: &'a [T],
+    dx: &'a mut [[T; ROWS]],
 }
 
-/// Inputs whose sums are kept in registers together.
-const TOGETHER: usize = 4;
-
-/// `dW += dy xᵀ`, summed by lanes.
-#[inline(always)]
-fn weight_gradient<T: Real>(x: &[[T; ROWS]], dy: &[[T; ROWS]], dw: &mut [[T; LANES]]) {
-    for (dw, dy) in dw.chunks_exact_mut(x.len()).zip(dy) {
-        let (groups, rest) = dw.as_chunks_mut::<TOGETHER>();
-        let (inputs, single) = x.as_chunks::<TOGETHER>();
-        for (sums, x) in groups.iter_mut().zip(inputs) {
-            add_products(sums, dy, x);
-        }
-        for (sums, x) in rest.iter_mut().zip(single) {
-            add_products(std::array::from_mut(sums), dy, std::array::from_ref(x));
-        }
-    }
-}
-
-/// `db += dy`, summed by lanes.
-#[inline(always)]
-fn bias_gradient<T: Real>(dy: &[[T; ROWS]], db: &mut [[T; LANES]]) {
-    for (sums, dy) in db.iter_mut().zip(dy) {
-        for dy in dy.as_chunks::<LANES>().0 {
-            sums.iter_mut().zip(dy).for_each(|(sum, dy)| *sum += *dy);
-        }
-    }
-}
-
-/// The products of one output with N inputs: N sums that do not wait for each other.
-#[inline(always)]
-fn add_products<T: Real, const N: usize>(
-    sums: &mut [[T; LANES]; N],
-    dy: &[T; ROWS],
-    x: &[[T; ROWS]; N],
-) {
-    let mut part = *sums;
-    for first in (0..ROWS).step_by(LANES) {
-        for n in 0..N {
-            for l in 0..LANES {
-                part[n][l] += dy[first + l] * x[n][first + l];
+impl<T: Real> Work<T> for InputGradient<'_, T> {
+    #[inline(always)]
+    unsafe fn run<L: Lanes<T>>(self) {
+        let inputs = self.dx.len();
+        for (i, dx) in self.dx.iter_mut().enumerate() {
+            for (at, dx) in dx.as_chunks_mut::<LANES>().0.iter_mut().enumerate() {
+                // SAFETY: the caller promises the features.
+                unsafe {
+                    let mut sum = L::load(dx.as_ptr());
+                    for (weight, dy) in self.weight.chunks_exact(inputs).zip(self.dy) {
+                        sum = sum.add_product(weight[i], lanes(dy, LANES * at));
+                    }
+                    sum.put(dx, false);
+                }
             }
         }
     }
-    *sums = part;
+}
+
+/// `dW += dy xᵀ`, summed by lanes.
+struct WeightGradient<'a, T> {
+    x: &'a [[T; ROWS]],
+    dy: &'a [[T; ROWS]],
+    dw: &'a mut [[T; LANES]],
+}
+
+impl<T: Real> Work<T> for WeightGradient<'_, T> {
+    #[inline(always)]
+    unsafe fn run<L: Lanes<T>>(self) {
+        for (dw, dy) in self.dw.chunks_exact_mut(self.x.len()).zip(self.dy) {
+            for (sums, x) in dw.iter_mut().zip(self.x) {
+                // SAFETY: the caller promises the features.
+                unsafe {
+                    let mut sum = L::load(sums.as_ptr());
+                    for first in (0..ROWS).step_by(LANES) {
+                        sum = sum.add_products(lanes(dy, first), lanes(x, first));
+                    }
+                    sum.put(sums, false);
+                }
+            }
+        }
+    }
 }
 
 /// The sum of all lanes, in a fixed order.
