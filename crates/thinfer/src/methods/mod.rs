@@ -13,6 +13,7 @@ pub mod dsr;
 pub mod em_mcmc;
 pub mod kernels;
 mod mask;
+pub mod registry;
 pub mod sgd;
 pub mod sghmc;
 pub mod sm;
