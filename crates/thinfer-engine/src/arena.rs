@@ -33,7 +33,8 @@ pub struct Arena {
 ///
 /// Every such kernel has one signature: weights, what the network reads where that is kept apart, its
 /// bf16 copy, gradient, two state buffers, marks, length, a table of scalars with one entry a step,
-/// the step, and a factor on the gradient.
+/// the step, a factor on the gradient, and the numbers that key the noise where they are not the
+/// weights' own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kernel {
     /// CUDA C++.
@@ -108,6 +109,47 @@ impl Arena {
             arena.stats[param.range()].fill(1.0);
         }
         arena
+    }
+
+    /// Zeroed buffers for a network and, behind its parameters, for `rest` numbers that no network
+    /// reads but a method still moves.
+    pub fn with_rest(network: &Network, rest: usize, state_buffers: usize) -> Self {
+        let mut arena = Self::new(network, 0);
+        let stats = std::mem::take(&mut arena.stats);
+        let mut table = arena.table;
+        if rest > 0 {
+            table.push("rest".into(), vec![rest], Role::Bias);
+        }
+        Self { stats, ..Self::for_table(table, state_buffers) }
+    }
+
+    /// Fills weights, marks and statistics from a larger arena, and with `all` the method's state too:
+    /// element i from element `at[i]`, statistic i from `stats[i]`.
+    pub fn take_from(&mut self, larger: &Arena, at: &[u32], stats: &[u32], all: bool) {
+        gather(&mut self.weights, &larger.weights, at);
+        gather(&mut self.marks, &larger.marks, at);
+        gather(&mut self.stats, &larger.stats, stats);
+        if let (Some(to), Some(from)) = (&mut self.forward, &larger.forward) {
+            gather(to, from, at);
+        }
+        if all {
+            self.state.iter_mut().zip(&larger.state).for_each(|(to, from)| gather(to, from, at));
+        }
+    }
+
+    /// Puts weights and statistics back to where [`Arena::take_from`] found them.
+    pub fn give_weights(&self, larger: &mut Arena, at: &[u32], stats: &[u32]) {
+        scatter(&mut larger.weights, &self.weights, at);
+        scatter(&mut larger.stats, &self.stats, stats);
+    }
+
+    /// Puts the method's state, and what the network reads where that is a copy, back to where
+    /// [`Arena::take_from`] found them.
+    pub fn give_state(&self, larger: &mut Arena, at: &[u32]) {
+        larger.state.iter_mut().zip(&self.state).for_each(|(to, from)| scatter(to, from, at));
+        if let (Some(to), Some(from)) = (&mut larger.forward, &self.forward) {
+            scatter(to, from, at);
+        }
     }
 
     /// Zeroed buffers for parameters that need no network, as the posterior checks use.
@@ -241,6 +283,11 @@ impl Arena {
         copy("the gradient", &mut self.gradient, values)
     }
 
+    /// Replaces running statistics at the places of `map`.
+    pub fn scatter_stats(&mut self, map: &[u32], values: &[f32]) {
+        scatter(&mut self.stats, values, map);
+    }
+
     /// Sets the gradient to `values` at the places of `map` and to 0 elsewhere.
     pub fn scatter_gradient(&mut self, map: &[u32], values: &[f32]) -> Result<(), EngineError> {
         if map.len() != values.len() {
@@ -248,9 +295,7 @@ impl Arena {
             return Err(EngineError::Size { what: "the gradient", got, expected });
         }
         self.gradient.fill(0.0);
-        for (&to, value) in map.iter().zip(values) {
-            self.gradient[to as usize] = *value;
-        }
+        scatter(&mut self.gradient, values, map);
         Ok(())
     }
 
@@ -378,6 +423,14 @@ fn clip_factor(gradient: &[f32], marks: &[u8], clip: Clip) -> f32 {
     );
     let norm = sums.iter().sum::<f64>().sqrt();
     if norm > clip.most { (clip.most / norm) as f32 } else { 1.0 }
+}
+
+fn gather<T: Copy>(to: &mut [T], from: &[T], at: &[u32]) {
+    to.iter_mut().zip(at).for_each(|(to, at)| *to = from[*at as usize]);
+}
+
+fn scatter<T: Copy>(to: &mut [T], from: &[T], at: &[u32]) {
+    from.iter().zip(at).for_each(|(from, at)| to[*at as usize] = *from);
 }
 
 fn copy<T: Copy>(what: &'static str, to: &mut [T], from: &[T]) -> Result<(), EngineError> {

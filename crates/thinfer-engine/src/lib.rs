@@ -47,6 +47,6 @@ pub use error::EngineError;
 pub use network::{Network, NetworkBuilder, Node, NodeId, Op, Shape, Window};
 pub use ops::loss::{Loss, Scale};
 pub use param::{Param, ParamTable, Role};
-pub use plan::Plan;
+pub use plan::{ExactPlan, Plan};
 pub use source::join_bytes;
 pub use vectorize::{vector_unit, vectorize};

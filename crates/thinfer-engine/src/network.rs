@@ -127,6 +127,17 @@ pub enum Op {
     Tanh,
     /// `y = a + b`.
     Add,
+    /// Some channels of an image: output channel j is input channel `channels[j]`.
+    Select {
+        /// Which, each at most once.
+        channels: Vec<u32>,
+    },
+    /// Channels put into a wider image: input channel j becomes output channel `channels[j]`, and
+    /// the others are zero.
+    Spread {
+        /// Where each goes, no two to one place.
+        channels: Vec<u32>,
+    },
 }
 
 /// One node: a name, an operation, where its inputs come from, and the shape it gives.
@@ -140,6 +151,16 @@ pub struct Node {
     pub inputs: Vec<NodeId>,
     /// The shape of one row of its output.
     pub shape: Shape,
+}
+
+impl Node {
+    /// The list of a [`Op::Select`] or [`Op::Spread`]; empty for any other node.
+    pub fn list(&self) -> &[u32] {
+        match &self.op {
+            Op::Select { channels } | Op::Spread { channels } => channels,
+            _ => &[],
+        }
+    }
 }
 
 /// A network as data: nodes in topological order, their parameters, an output and a loss.
@@ -208,6 +229,10 @@ impl TryFrom<Unchecked> for Network {
                 Op::Relu => drop(builder.relu(input(0)?)?),
                 Op::Tanh => drop(builder.tanh(input(0)?)?),
                 Op::Add => drop(builder.add(input(0)?, input(1)?)?),
+                Op::Select { channels } => drop(builder.select(input(0)?, channels.clone())?),
+                Op::Spread { channels } => {
+                    builder.spread(input(0)?, channels.clone(), node.shape.channels)?;
+                }
             }
         }
         let network = builder.finish(file.output, file.loss.clone())?;
@@ -269,45 +294,6 @@ impl Network {
             Op::Linear { weight, .. } if node.inputs == [NodeId(0)] => Some(&self.params[weight]),
             _ => None,
         })
-    }
-
-    /// The same network without the input columns that are not in `keep`, and for each of its
-    /// parameters' elements the index it has in this network.
-    ///
-    /// Where the dropped columns have only zero weights, both networks are the same function. The
-    /// input must be read by linear layers alone; otherwise `None`.
-    pub fn with_inputs(&self, keep: &[usize]) -> Option<(Network, Vec<u32>)> {
-        let readers = self.nodes.iter().filter(|n| n.inputs.contains(&NodeId(0)));
-        let mut linear = readers.map(|n| matches!(n.op, Op::Linear { .. }));
-        if keep.is_empty() || keep.iter().any(|&c| c >= self.input_len()) || !linear.all(|l| l) {
-            return None;
-        }
-        let mut small = Unchecked::from(self.clone());
-        small.nodes[0].shape = Shape::vector(keep.len());
-        let narrowed: Vec<usize> = small
-            .nodes
-            .iter()
-            .filter(|n| n.inputs == [NodeId(0)])
-            .filter_map(|n| match n.op {
-                Op::Linear { weight, .. } => Some(weight),
-                _ => None,
-            })
-            .collect();
-        let mut params = ParamTable::default();
-        let mut map = Vec::new();
-        for (at, param) in self.params.iter().enumerate() {
-            if narrowed.contains(&at) {
-                let (out, inputs) = (param.shape[0], param.shape[1]);
-                params.push(param.name.clone(), vec![out, keep.len()], param.role);
-                let index = |o: usize, c: &usize| (param.offset + o * inputs + c) as u32;
-                map.extend((0..out).flat_map(|o| keep.iter().map(move |c| index(o, c))));
-            } else {
-                params.push(param.name.clone(), param.shape.clone(), param.role);
-                map.extend(param.range().map(|i| i as u32));
-            }
-        }
-        small.params = params;
-        Network::try_from(small).ok().map(|network| (network, map))
     }
 
     /// Multiply-adds of one row through the network.
@@ -481,6 +467,34 @@ impl NetworkBuilder {
         self.push(name, Op::Add, vec![a, b], left)
     }
 
+    /// Some channels of `from`, in the order of the list.
+    pub fn select(&mut self, from: NodeId, channels: Vec<u32>) -> Result<NodeId, EngineError> {
+        let name = self.fresh("select");
+        let shape = self.shape(&name, from)?;
+        check_list(&name, &channels, shape.channels)?;
+        let shape = Shape { channels: channels.len(), ..shape };
+        self.push(name, Op::Select { channels }, vec![from], shape)
+    }
+
+    /// The channels of `from` put to the places of the list, among `width` channels that are zero
+    /// otherwise.
+    pub fn spread(
+        &mut self,
+        from: NodeId,
+        channels: Vec<u32>,
+        width: usize,
+    ) -> Result<NodeId, EngineError> {
+        let name = self.fresh("spread");
+        let shape = self.shape(&name, from)?;
+        check_list(&name, &channels, width)?;
+        if channels.len() != shape.channels {
+            let (places, given) = (channels.len(), shape.channels);
+            return Err(problem(&name, &format!("has {places} places for {given} channels")));
+        }
+        let shape = Shape { channels: width, ..shape };
+        self.push(name, Op::Spread { channels }, vec![from], shape)
+    }
+
     /// Closes the network with its output and loss.
     pub fn finish(mut self, output: NodeId, loss: Loss) -> Result<Network, EngineError> {
         let outputs = self.shape("output", output)?.len();
@@ -547,6 +561,22 @@ impl NetworkBuilder {
         }
         self.nodes.push(Node { name, op, inputs, shape });
         Ok(NodeId(self.nodes.len() - 1))
+    }
+}
+
+/// A list of channels names each at most once, and at least one.
+fn check_list(name: &str, channels: &[u32], width: usize) -> Result<(), EngineError> {
+    let mut sorted = channels.to_vec();
+    sorted.sort_unstable();
+    sorted.dedup();
+    if channels.is_empty() || sorted.len() != channels.len() {
+        return Err(problem(name, "needs at least one channel, and each at most once"));
+    }
+    match sorted.last() {
+        Some(&last) if last as usize >= width => {
+            Err(problem(name, &format!("names channel {last} of {width}; the first is 0")))
+        }
+        _ => Ok(()),
     }
 }
 
@@ -633,9 +663,30 @@ mod tests {
         assert!(b.batch_norm_with("bn", NodeId(0), 0.1, 0.0).is_err());
     }
 
+    fn indexed() -> Network {
+        let mut b = NetworkBuilder::image(Shape { height: 5, width: 4, channels: 4 });
+        let h = b.select(b.input(), vec![3, 1]).unwrap();
+        let h = b.conv2d("conv1", h, 2, Window::square(3, 1, 1)).unwrap();
+        let h = b.spread(h, vec![2, 0], 4).unwrap();
+        let h = b.add(h, b.input()).unwrap();
+        let out = b.linear("fc", h, 2).unwrap();
+        b.finish(out, Loss::cross_entropy()).unwrap()
+    }
+
+    #[test]
+    fn lists_of_channels_must_fit() {
+        let mut b = NetworkBuilder::image(Shape { height: 2, width: 2, channels: 3 });
+        for list in [vec![], vec![0, 0], vec![3]] {
+            assert!(b.select(NodeId(0), list.clone()).is_err(), "{list:?}");
+            assert!(b.spread(NodeId(0), list.clone(), 3).is_err(), "{list:?}");
+        }
+        assert!(b.spread(NodeId(0), vec![0, 1], 5).is_err());
+        assert!(b.spread(NodeId(0), vec![4, 0, 1], 5).is_ok());
+    }
+
     #[test]
     fn a_network_survives_a_file() {
-        for network in [residual(), convolutional()] {
+        for network in [residual(), convolutional(), indexed()] {
             let text = serde_json::to_string(&network).unwrap();
             assert_eq!(serde_json::from_str::<Network>(&text).unwrap(), network);
         }
@@ -654,21 +705,6 @@ mod tests {
             let damaged = text.replacen(from, to, 1);
             assert!(serde_json::from_str::<Network>(&damaged).is_err(), "{to} was accepted");
         }
-    }
-
-    #[test]
-    fn dropped_inputs_leave_the_rest_in_place() {
-        let network = residual();
-        let (small, map) = network.with_inputs(&[3, 1]).unwrap();
-        assert_eq!(small.input_len(), 2);
-        assert_eq!(small.params().len(), network.params().len() - 6);
-        assert_eq!(map[..6], [3, 1, 7, 5, 11, 9]);
-        assert_eq!(map[6..], (12..29).collect::<Vec<u32>>());
-        assert!(network.with_inputs(&[4]).is_none());
-        let mut b = NetworkBuilder::new(2);
-        let h = b.tanh(b.input()).unwrap();
-        let out = b.linear("fc", h, 1).unwrap();
-        assert!(b.finish(out, Loss::gaussian(1.0)).unwrap().with_inputs(&[0]).is_none());
     }
 
     #[test]

@@ -293,6 +293,7 @@ pub fn chain_specs<'a>(config: &Config, data: impl Into<Problem<'a>>) -> Result<
                 record_every,
                 evaluate_every: config.train.evaluate_every_epochs,
                 precision: config.train.precision.into(),
+                shrink: config.prune.shrink,
                 trace: trace.clone(),
                 fingerprint,
             })

@@ -49,6 +49,7 @@ pub mod run;
 pub mod schedule;
 pub mod select;
 pub mod selftest;
+pub mod shrink;
 pub mod train;
 pub mod weights;
 

@@ -1,7 +1,7 @@
 //! The way back: gradients are passed along as pending buffers and added by whoever reads them.
 
 use super::dnn::Direction;
-use super::fuse::{Norm, Other, Unit};
+use super::fuse::{Join, Norm, Other, Unit};
 use super::launch::{Elements, Which};
 use super::lower::{Lower, curve};
 use super::nvrtc::source;
@@ -68,6 +68,7 @@ impl Lower<'_> {
             match unit {
                 Unit::Norm(unit) => self.norm_backward(&mut pending, unit),
                 Unit::Plain(at) => self.plain_backward(&mut pending, *at),
+                Unit::Join(unit) => self.join_backward(&mut pending, unit),
             }
         }
         if let Some(last) = self.filters.checked_sub(1) {
@@ -200,10 +201,58 @@ impl Lower<'_> {
                 self.program.training.push(step);
                 pending.arrived[from].push(dx);
             }
+            Op::Select { .. } | Op::Spread { .. } if from != 0 => {
+                let dx = self.fresh(pending, from);
+                let map = self.channel_map(at, true);
+                let step = self.choose(map, [at, from], [dy, pending.place(dx)]);
+                self.program.training.push(step);
+                pending.arrived[from].push(dx);
+            }
             // Nothing behind the input wants a gradient; norms have units of their own.
             _ => {}
         }
         self.release(pending, d);
+    }
+
+    fn join_backward(&mut self, pending: &mut Pending, unit: &Join) {
+        let list = self.gather(pending, unit.out, 2);
+        let Some(&d) = list.first() else { return };
+        let d2 = list.get(1).copied();
+        let from = self.network.nodes()[unit.spread].inputs[0].0;
+        let g = match d2 {
+            _ if pending.only_mine(d) => d,
+            Some(d2) if pending.only_mine(d2) => d2,
+            _ => self.fresh(pending, unit.out),
+        };
+        let dx = self.fresh(pending, from);
+        let map = self.channel_map(unit.spread, false);
+        let mut more = Vec::new();
+        more.extend(unit.relu.then_some("RELU"));
+        more.extend(d2.map(|_| "TWO"));
+        let places = [
+            pending.place(d),
+            d2.map_or(Place::NOTHING, |b| pending.place(b)),
+            self.values[unit.out],
+            pending.place(g),
+            pending.place(dx),
+            map,
+        ];
+        let args = places.map(Arg::At).to_vec();
+        let step = self.by_channel("join_backward", &more, [from, unit.out], args);
+        self.program.training.push(step);
+        for buffer in list.into_iter().filter(|buffer| *buffer != g) {
+            self.release(pending, buffer);
+        }
+        if from == 0 {
+            self.release(pending, dx);
+        } else {
+            pending.arrived[from].push(dx);
+        }
+        if unit.other == 0 {
+            self.release(pending, g);
+        } else {
+            pending.arrived[unit.other].push(g);
+        }
     }
 
     fn bias_gradient(&mut self, at: usize, bias: Option<usize>, dy: Place) {

@@ -1,5 +1,5 @@
 //! Which nodes run together: a batch norm takes the sum and the ReLU behind it, and the sum in
-//! front of it, into its own passes.
+//! front of it, into its own passes; a sum takes the channels that are put into it, and its ReLU.
 
 use crate::network::{Network, NodeId, Op};
 
@@ -10,6 +10,20 @@ pub(crate) enum Unit {
     Plain(usize),
     /// A batch norm and what follows it.
     Norm(Norm),
+    /// Channels that are put into a sum.
+    Join(Join),
+}
+
+/// `out = relu(spread(x) + other)`, where the ReLU may be missing.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Join {
+    /// The node that puts the channels to their places.
+    pub(crate) spread: usize,
+    /// The other side of the sum.
+    pub(crate) other: usize,
+    pub(crate) relu: bool,
+    /// The node whose value leaves the unit.
+    pub(crate) out: usize,
 }
 
 /// `out = relu(norm(x) + other)`, where the sum and the ReLU may be missing.
@@ -41,6 +55,7 @@ impl Unit {
         match self {
             Unit::Plain(node) => *node,
             Unit::Norm(unit) => unit.out,
+            Unit::Join(unit) => unit.out,
         }
     }
 }
@@ -93,6 +108,20 @@ pub(crate) fn units(network: &Network) -> Vec<Unit> {
         taken[at] = true;
         units.push(Unit::Norm(unit));
     }
+    for at in 1..nodes.len() {
+        let Some(add) = only_reader(at).filter(|r| nodes[*r].op == Op::Add) else { continue };
+        let other = nodes[add].inputs.iter().map(|i| i.0).find(|i| *i != at);
+        let (false, Op::Spread { .. }, Some(other)) = (taken[add], &nodes[at].op, other) else {
+            continue;
+        };
+        let relu = only_reader(add).filter(|r| nodes[*r].op == Op::Relu);
+        (taken[at], taken[add]) = (true, true);
+        if let Some(relu) = relu {
+            taken[relu] = true;
+        }
+        let out = relu.unwrap_or(add);
+        units.push(Unit::Join(Join { spread: at, other, relu: relu.is_some(), out }));
+    }
     units.extend((1..nodes.len()).filter(|at| !taken[*at]).map(Unit::Plain));
     units.sort_by_key(Unit::out);
     fuse_sums(network, &mut units);
@@ -106,6 +135,7 @@ fn fuse_sums(network: &Network, units: &mut [Unit]) {
         let of = |at: usize| nodes[at].inputs.contains(&NodeId(node));
         match unit {
             Unit::Plain(at) => of(*at),
+            Unit::Join(join) => of(join.spread) || join.other == node,
             Unit::Norm(n) => {
                 of(n.node)
                     || n.other == Other::Value(node)

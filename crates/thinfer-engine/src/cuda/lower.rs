@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use super::Precision;
 use super::conv::Problem;
 use super::dnn::{Direction, Geometry};
-use super::fuse::{self, Other, Unit};
+use super::fuse::{self, Join, Other, Unit};
 use super::launch::{Elements, Tile, Which};
 use super::linear::Product;
 use super::memory::Pool;
@@ -246,6 +246,7 @@ impl Lower<'_> {
         match unit {
             Unit::Norm(unit) => self.norm_forward(unit),
             Unit::Plain(at) => self.plain_forward(*at),
+            Unit::Join(unit) => self.join_forward(unit),
         }
         if !self.options.training {
             self.give_back(unit);
@@ -258,6 +259,7 @@ impl Lower<'_> {
         let mut read: Vec<usize> = Vec::new();
         match unit {
             Unit::Plain(at) => read.extend(nodes[*at].inputs.iter().map(|i| i.0)),
+            Unit::Join(join) => read.extend([nodes[join.spread].inputs[0].0, join.other]),
             Unit::Norm(n) => {
                 read.push(nodes[n.node].inputs[0].0);
                 match n.other {
@@ -341,7 +343,63 @@ impl Lower<'_> {
                 let step = self.mean_step("mean_forward", from, at, x, y, at);
                 self.both(step);
             }
+            Op::Select { .. } | Op::Spread { .. } => {
+                let map = self.channel_map(at, false);
+                let step = self.choose(map, [from, at], [x, y]);
+                self.both(step);
+            }
         }
+    }
+
+    fn join_forward(&mut self, unit: &Join) {
+        let (from, out) = (self.network.nodes()[unit.spread].inputs[0].0, unit.out);
+        let bytes = self.bytes(out);
+        let y = self.arena(bytes);
+        self.values[out] = y;
+        let map = self.channel_map(unit.spread, false);
+        let places = [self.values[from], self.values[unit.other], y, map].map(Arg::At).to_vec();
+        let more: &[&str] = if unit.relu { &["RELU"] } else { &[] };
+        let step = self.by_channel("join", more, [from, out], places);
+        self.both(step);
+    }
+
+    /// The table of a [`Op::Select`] or [`Op::Spread`]: for each channel written, the one to read.
+    /// `back`: of the way back, which reads what the way forward writes.
+    pub(super) fn channel_map(&mut self, at: usize, back: bool) -> Place {
+        let node = &self.network.nodes()[at];
+        let from = self.network.nodes()[node.inputs[0].0].shape.channels;
+        let list = node.list();
+        let selects = matches!(node.op, Op::Select { .. });
+        let map = if selects == back {
+            let mut map = vec![u32::MAX; if back { from } else { node.shape.channels }];
+            list.iter().enumerate().for_each(|(j, to)| map[*to as usize] = j as u32);
+            map
+        } else {
+            list.to_vec()
+        };
+        let place = Place::new(Space::Constants, self.program.constants.len() * 4);
+        self.program.constants.extend(map);
+        place
+    }
+
+    /// Reads channels of node `from` by a table and writes those of node `to`.
+    pub(super) fn choose(&self, map: Place, [from, to]: [usize; 2], [x, y]: [Place; 2]) -> Step {
+        self.by_channel("choose", &[], [from, to], [x, y, map].map(Arg::At).to_vec())
+    }
+
+    /// A kernel over the values of node `to` that reads channels of node `from`.
+    pub(super) fn by_channel(
+        &self,
+        entry: &'static str,
+        more: &[&'static str],
+        [from, to]: [usize; 2],
+        mut args: Vec<Arg>,
+    ) -> Step {
+        let vector = self.channels(to).is_multiple_of(8);
+        let elements = Elements::groups(self.len(to), vector, self.sms);
+        let sizes = [self.channels(from) as u32, self.channels(to) as u32, elements.count];
+        args.extend(sizes.map(Arg::U32));
+        elements.step(source::CHANNELS, entry, self.defines(vector, more), args)
     }
 
     /// Unfolds the input of a convolution; the result is kept for the way back.

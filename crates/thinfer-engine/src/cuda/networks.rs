@@ -171,6 +171,31 @@ fn odd_graph() -> Built {
     b.finish(out, Loss::gaussian_learned(0.7))
 }
 
+/// Blocks that read some channels of a stream and add to others, as shrunk networks have them: with a
+/// ReLU after the sum, without one, and one whose channels meet a projected shortcut.
+fn indexed(stream: usize, part: usize) -> Built {
+    let every = |step: u32| (0..part as u32).map(move |c| c * step).collect::<Vec<u32>>();
+    let mut b = image(8, 6, 3);
+    let h = b.conv2d("conv1", b.input(), stream, Window::square(3, 1, 1))?;
+    let h = b.batch_norm("bn1", h)?;
+    let mut from = b.relu(h)?;
+    for block in 0..2 {
+        let h = b.select(from, every(2).into_iter().rev().collect())?;
+        let h = b.conv2d(&format!("{block}.conv1"), h, part, Window::square(3, 1, 1))?;
+        let h = b.batch_norm(&format!("{block}.bn1"), h)?;
+        let h = b.spread(h, every(3), stream)?;
+        let h = b.add(h, from)?;
+        from = if block == 0 { b.relu(h)? } else { h };
+    }
+    let h = b.conv2d("conv2", from, part, Window::square(3, 2, 1))?;
+    let h = b.spread(h, every(2), stream)?;
+    let s = b.conv2d("conv3", from, stream, Window::square(1, 2, 0))?;
+    let s = b.batch_norm("bn3", s)?;
+    let h = b.add(h, s)?;
+    let h = b.relu(h)?;
+    classify(b, h, 5)
+}
+
 /// Norms, sums and both shortcuts without a kink, so that low precision can be held to its rounding.
 fn smooth() -> Built {
     let mut b = image(8, 8, 3);
@@ -218,6 +243,8 @@ pub(crate) fn cases() -> Result<Vec<Case>, EngineError> {
         ("wide residual network", wide_residual()?, 16),
         ("bottleneck and max pool", bottleneck()?, 16),
         ("sums, lone norms, open end", odd_graph()?, 12),
+        ("channels by lists", indexed(24, 8)?, 16),
+        ("odd channels by lists", indexed(17, 5)?, 7),
     ];
     Ok(list.into_iter().map(|(name, network, batch)| Case { name, network, batch }).collect())
 }

@@ -91,6 +91,8 @@ pub struct Session {
     partial: CudaSlice<f64>,
     factor: CudaSlice<f32>,
     clipped: CudaSlice<u32>,
+    /// For each weight, the number that keys its noise, where that is not its own.
+    origin: Option<CudaSlice<u32>>,
     /// Kernels of a step and their tables; the graphs were captured with these.
     passes: Vec<Pass>,
     steps: usize,
@@ -144,10 +146,22 @@ impl Session {
             partial: gpu.zeros(blocks)?,
             factor: gpu.zeros(1)?,
             clipped: gpu.zeros(1)?,
+            origin: None,
             passes: Vec::new(),
             steps,
             gpu: gpu.clone(),
         })
+    }
+
+    /// Keys the noise of each weight by a number of its own: those that the weights had in a larger
+    /// network. Only kernels that say so can do it.
+    pub fn set_origin(&mut self, origin: &[u32]) -> Result<(), EngineError> {
+        if origin.len() != self.weights.len() {
+            let (got, expected) = (origin.len(), self.weights.len());
+            return Err(EngineError::Size { what: "the origin of the weights", got, expected });
+        }
+        self.origin = Some(self.gpu.upload(origin)?);
+        Ok(())
     }
 
     /// Steps of an epoch.
@@ -446,7 +460,8 @@ impl Session {
         .map(Value::At)
         .to_vec();
         values.push(Value::U32(self.weights.len() as u32));
-        values.extend([table, gpu.address(&self.step), factor].map(Value::At));
+        let origin = self.origin.as_ref().map_or(0, |origin| gpu.address(origin));
+        values.extend([table, gpu.address(&self.step), factor, origin].map(Value::At));
         let most = BLOCKS * gpu.multiprocessors() as usize;
         gpu.launch(&function, self.weights.len().div_ceil(4 * 256).clamp(1, most), &values)
     }

@@ -7,6 +7,7 @@
 pub(crate) mod add;
 pub(crate) mod average_pool;
 pub(crate) mod batch_norm;
+pub(crate) mod channels;
 pub(crate) mod conv2d;
 pub(crate) mod lanes;
 pub(crate) mod linear;

@@ -5,8 +5,11 @@ use crate::dataset::Dataset;
 use crate::error::EngineError;
 use crate::network::Network;
 
+mod exact;
 mod layers;
 mod rows;
+
+pub use exact::ExactPlan;
 
 /// A network compiled for a largest batch: buffers are planned once, and a step allocates nothing.
 ///
@@ -133,24 +136,35 @@ impl Plan {
         rows: &[u32],
         training: bool,
     ) -> Result<(), EngineError> {
-        let network = self.network();
-        let size = |what, got, expected| {
-            if got == expected { Ok(()) } else { Err(EngineError::Size { what, got, expected }) }
-        };
-        size("the weights", weights, network.params().len())?;
-        size("the running statistics", stats, network.stats().len())?;
-        size("a row of inputs", data.columns(), network.input_len())?;
-        if rows.is_empty() || rows.len() > self.most_rows {
-            size("a batch", rows.len(), self.most_rows)?;
-        }
-        if let Some(&row) = rows.iter().find(|&&r| r as usize >= data.rows()) {
-            return Err(EngineError::Row { row: row as usize, rows: data.rows() });
-        }
-        if training {
-            let expected = network.loss().target_len(network.output_len());
-            let got = if data.has_targets() { data.target_columns() } else { 0 };
-            size("a row of targets", got, expected)?;
-        }
-        Ok(())
+        check(self.network(), self.most_rows, [weights, stats], data, rows, training)
     }
+}
+
+/// Whether buffers and rows fit a network.
+fn check(
+    network: &Network,
+    most_rows: usize,
+    [weights, stats]: [usize; 2],
+    data: &Dataset,
+    rows: &[u32],
+    training: bool,
+) -> Result<(), EngineError> {
+    let size = |what, got, expected| {
+        if got == expected { Ok(()) } else { Err(EngineError::Size { what, got, expected }) }
+    };
+    size("the weights", weights, network.params().len())?;
+    size("the running statistics", stats, network.stats().len())?;
+    size("a row of inputs", data.columns(), network.input_len())?;
+    if rows.is_empty() || rows.len() > most_rows {
+        size("a batch", rows.len(), most_rows)?;
+    }
+    if let Some(&row) = rows.iter().find(|&&r| r as usize >= data.rows()) {
+        return Err(EngineError::Row { row: row as usize, rows: data.rows() });
+    }
+    if training {
+        let expected = network.loss().target_len(network.output_len());
+        let got = if data.has_targets() { data.target_columns() } else { 0 };
+        size("a row of targets", got, expected)?;
+    }
+    Ok(())
 }

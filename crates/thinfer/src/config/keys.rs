@@ -270,6 +270,11 @@ const PLAIN: &[Key] = &[
         "whether a pruned channel keeps its norm scale and shift, as in the authors' program",
     ),
     key(
+        "prune.shrink",
+        Kind::Choice(&["where-it-pays", "always", "never"]),
+        "when training goes on with a smaller network, where pruning is for good",
+    ),
+    key(
         "prune.warm_up_epochs",
         Kind::Integer(0, MOST),
         "EM and pruning run in the epochs after this one, counted from 0",

@@ -16,6 +16,7 @@ use crate::methods::em_mcmc::Cadence;
 use crate::methods::sghmc::{NoiseRule, RhoRule};
 use crate::prune::{Grouping, Rule};
 use crate::schedule::{Schedule, Shape};
+use crate::train::Shrinking;
 pub use presets::{PRESET_DIFFERENCES, Preset};
 
 /// The version of the file format that this program reads and writes.
@@ -216,6 +217,7 @@ pub struct PruneConfig {
     pub rate: f64,
     pub dense_layers: Vec<String>,
     pub keep_norm: bool,
+    pub shrink: Shrinking,
     pub warm_up_epochs: usize,
     pub freeze_after_epochs: Option<usize>,
     pub freeze_after_cycles: Option<usize>,

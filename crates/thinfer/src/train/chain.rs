@@ -10,6 +10,7 @@ use thinfer_engine::noise::{Key, Stream};
 use thinfer_engine::{Arena, Network, Role};
 
 use super::container::{self, Container};
+use super::cut::{Ahead, Cut, Shrinking};
 use super::device::{self, CudaChain, OnCuda};
 use super::examples::{Examples, image_rows};
 use super::gradient::GradientPlan;
@@ -74,6 +75,8 @@ pub struct ChainSpec {
     pub record_every: usize,
     /// Every how many epochs the test images are scored.
     pub evaluate_every: usize,
+    /// When to go on with a smaller network, where pruning is for good.
+    pub shrink: Shrinking,
     /// The arithmetic on a GPU.
     pub precision: Precision,
     /// The channels whose weights are kept at the end of every epoch, of no epochs yet.
@@ -112,6 +115,9 @@ pub struct Record {
     /// The share of all parameters that are pruned.
     #[serde(default)]
     pub sparsity: f64,
+    /// The share of the whole network's multiply-adds that a step does.
+    #[serde(default = "all_of_it")]
+    pub work: f64,
     /// λ₂ in force.
     #[serde(default)]
     pub hard_threshold: Option<f64>,
@@ -121,6 +127,11 @@ pub struct Record {
     /// The mean negative log-likelihood of the test images.
     #[serde(default)]
     pub test_nll: Option<f64>,
+}
+
+/// The work of a network that never got smaller.
+fn all_of_it() -> f64 {
+    1.0
 }
 
 /// One draw from the posterior.
@@ -156,6 +167,8 @@ pub struct Chain {
     /// Made with the first step that the cores do.
     plan: Option<GradientPlan>,
     cuda: Option<CudaChain>,
+    /// The smaller network in use, where there is one.
+    cut: Option<Cut>,
     /// Scores test images; made when first needed.
     judge: Option<Classifier>,
     step: u64,
@@ -194,6 +207,7 @@ impl Chain {
             arena,
             plan: None,
             cuda: None,
+            cut: None,
             judge: None,
             step: 0,
             order: Vec::new(),
@@ -249,6 +263,24 @@ impl Chain {
     /// Does the following steps on a GPU.
     pub fn use_cuda(&mut self, on: OnCuda) -> Result<()> {
         self.cuda = Some(CudaChain::new(&self.spec, on)?);
+        if let Some(cut) = self.cut.take() {
+            self.cut = Some(cut.laid_out_for(&self.spec.network, true)?);
+        }
+        Ok(())
+    }
+
+    /// At the start of an epoch, after pruning: goes on with a smaller network where that pays.
+    fn reconsider(&mut self, epoch: usize, rows: usize, on_cuda: bool) -> Result<()> {
+        let spec = &self.spec;
+        if !spec.method.drops_for_good(epoch) {
+            return Ok(());
+        }
+        let epochs = spec.clock.epochs - epoch;
+        let ahead = Ahead { when: spec.shrink, rows, epochs, on_cuda };
+        let next = Cut::next(&spec.network, self.arena.marks(), self.cut.as_ref(), ahead)?;
+        if let Some(cut) = next {
+            (self.cut, self.plan, self.judge) = (Some(cut), None, None);
+        }
         Ok(())
     }
 
@@ -272,22 +304,22 @@ impl Chain {
         if batch == 0 {
             method.epoch(&mut self.arena, tick);
             self.loss_sum = 0.0;
+            self.reconsider(epoch, data.rows(), false)?;
         }
         if self.plan.is_none() {
-            self.plan = Some(GradientPlan::new(&self.spec.network, self.spec.batch)?);
+            let (network, batch) = (&self.spec.network, self.spec.batch);
+            self.plan = Some(GradientPlan::new(network, batch, self.cut.as_ref())?);
         }
         let Some(plan) = &mut self.plan else { return Ok(()) };
         if batch == 0 || self.order.is_empty() {
             // Also after a resume in the middle of an epoch: both follow from step and masks.
             let key = Key::new(self.spec.seed, self.spec.chain, Stream::Shuffle);
             self.order = key.permutation(epoch as u64, data.rows());
-            if let (Examples::Table(data), true) = (data, method.masks()) {
-                let live = live_inputs(&self.spec.network, self.arena.marks());
-                if method.drops_for_good(epoch) {
-                    plan.keep_columns(data, &live)?;
-                } else {
-                    plan.read_columns(&live);
-                }
+            let only_masks = self.spec.shrink == Shrinking::Never && method.drops_for_good(epoch);
+            if let (Examples::Table(_), true) =
+                (data, method.masks() && plan.is_whole() && !only_masks)
+            {
+                plan.read_columns(&live_inputs(&self.spec.network, self.arena.marks()));
             }
         }
         method.materialize(&mut self.arena, tick);
@@ -329,8 +361,10 @@ impl Chain {
             }
             self.spec.method.epoch(&mut self.arena, tick);
             self.loss_sum = 0.0;
+            self.reconsider(tick.epoch, data.rows(), true)?;
         }
-        let tally = cuda.run(&self.spec, &mut self.arena, data, first, &ticks)?;
+        let small = self.cut.as_ref().map(|cut| &cut.small);
+        let tally = cuda.run(&self.spec, &mut self.arena, small, data, first, &ticks)?;
         if let Some(at) = tally.losses.iter().position(|loss| !loss.is_finite()) {
             self.step += at as u64;
             return Err(self.not_finite("the loss".into(), tick.epoch));
@@ -410,6 +444,7 @@ impl Chain {
                 largest_loss: self.largest_loss,
                 clipped_steps: self.clipped_steps,
                 sparsity: sparsity(self.arena.marks()),
+                work: self.cut.as_ref().map_or(1.0, |cut| cut.small.work_left(&spec.network)),
                 hard_threshold: vitals.hard_threshold,
                 test_accuracy: judged.map(|j| j.0),
                 test_nll: judged.map(|j| j.1),
@@ -438,7 +473,8 @@ impl Chain {
     ) -> Result<(f64, f64)> {
         if self.judge.is_none() {
             let on = cuda.map(CudaChain::on);
-            let (network, test) = (&self.spec.network, &images.test);
+            let small = self.cut.as_ref().map(|cut| &cut.small.network);
+            let (network, test) = (small.unwrap_or(&self.spec.network), &images.test);
             self.judge = Some(Classifier::new(network, test, &images.augment, on)?);
         }
         let Some(judge) = &mut self.judge else { return Ok((f64::NAN, f64::NAN)) };
@@ -448,7 +484,11 @@ impl Chain {
             judge.probabilities_in(session)?
         } else {
             let weights = self.spec.method.sample(&self.arena, tick);
-            judge.probabilities(&weights, self.arena.stats())?
+            match &self.cut {
+                Some(Cut { small, .. }) => judge
+                    .probabilities(&small.take(&weights), &small.take_stats(self.arena.stats()))?,
+                None => judge.probabilities(&weights, self.arena.stats())?,
+            }
         };
         let truth: Vec<f32> = images.test.labels().iter().map(|&label| label as f32).collect();
         let classes = images.classes.len();
@@ -489,6 +529,9 @@ impl Chain {
         sections.push(("marks".to_owned(), self.arena.marks().to_vec()));
         sections.push(("stats".to_owned(), container::float_bytes(self.arena.stats())));
         sections.push(("trace".to_owned(), container::float_bytes(self.trace.values())));
+        if let Some(cut) = &self.cut {
+            sections.push(("cut".to_owned(), cut.to_bits()));
+        }
         container::encode(&body, &sections)
     }
 
@@ -514,6 +557,16 @@ impl Chain {
         chain.arena.set_marks(file.section(path, "marks")?)?;
         chain.arena.set_stats(&file.floats(path, "stats")?)?;
         chain.trace.restore(file.floats(path, "trace")?);
+        if file.has("cut") {
+            let keep = Cut::from_bits(file.section(path, "cut")?, chain.arena.len());
+            let keep = keep.ok_or_else(|| {
+                Error::store(
+                    path,
+                    "the marks of the smaller network are cut short; the file is damaged",
+                )
+            })?;
+            chain.cut = Some(Cut::new(&chain.spec.network, keep, false)?);
+        }
         chain.snapshots = snapshots(&file.body.snapshots)?;
         chain.step = file.body.step;
         chain.loss_sum = file.body.loss_sum;

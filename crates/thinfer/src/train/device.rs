@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use thinfer_engine::Arena;
 use thinfer_engine::cuda::{Gpu, PlanOptions, Precision, Session, Source, StepCalls, Tally};
 use thinfer_engine::noise::{Key, Stream};
+use thinfer_engine::{Arena, Network};
 
 use super::Device;
 use super::chain::ChainSpec;
@@ -14,6 +14,8 @@ use crate::data::images::{Prefetch, Speed};
 use crate::data::{ImageData, Images, View};
 use crate::error::{Error, Result};
 use crate::methods::Tick;
+use crate::prune::KEEP;
+use crate::shrink::Shrunk;
 
 /// A GPU and how to compute on it.
 #[derive(Clone)]
@@ -45,6 +47,8 @@ const DECODED: usize = 256 << 20;
 pub(crate) struct CudaChain {
     on: OnCuda,
     session: Option<Session>,
+    /// The smaller network that the device has, where it does not have the whole one.
+    part: Option<Part>,
     /// Whether the device has newer weights or a newer state than the host.
     ahead: Ahead,
     /// Images of this epoch that are decoded while the device is at work.
@@ -57,6 +61,31 @@ struct Decoder {
     /// The batch that the next images belong to.
     next: usize,
     images: Prefetch,
+}
+
+/// The buffers of a smaller network, beside those of the whole one.
+struct Part {
+    small: Arc<Shrunk>,
+    /// Where each of its weights lies in the buffers of the whole network; behind those of the
+    /// network stand weights that nothing reads but that are not pruned, and so still move.
+    origin: Vec<u32>,
+    arena: Arena,
+}
+
+impl Part {
+    fn new(small: &Arc<Shrunk>, whole: &Arena) -> Self {
+        let mut there = vec![false; whole.len()];
+        small.params.iter().for_each(|&at| there[at as usize] = true);
+        let mut origin = small.params.clone();
+        let unread = |&at: &u32| !there[at as usize] && whole.marks()[at as usize] & KEEP != 0;
+        origin.extend((0..whole.len() as u32).filter(unread));
+        let rest = origin.len() - small.params.len();
+        let mut arena = Arena::with_rest(&small.network, rest, whole.state_buffers());
+        if whole.has_forward() {
+            arena.separate_forward();
+        }
+        Self { small: Arc::clone(small), origin, arena }
+    }
 }
 
 #[derive(Clone, Copy, Default)]
@@ -75,7 +104,7 @@ impl CudaChain {
         if let Some(reason) = spec.method.needs_host() {
             return Err(Error::Data(reason.to_owned()));
         }
-        Ok(Self { on, session: None, ahead: Ahead::default(), decoder: None })
+        Ok(Self { on, session: None, part: None, ahead: Ahead::default(), decoder: None })
     }
 
     /// The GPU.
@@ -98,6 +127,7 @@ impl CudaChain {
         &mut self,
         spec: &ChainSpec,
         arena: &mut Arena,
+        small: Option<&Arc<Shrunk>>,
         data: Examples<'_>,
         first: usize,
         ticks: &[Tick],
@@ -110,13 +140,18 @@ impl CudaChain {
             steps.push(StepCalls { before, after });
         }
         let chunk = steps_at_once(spec, data);
+        let same = match (&self.part, small) {
+            (Some(part), Some(small)) => Arc::ptr_eq(&part.small, small),
+            (None, None) => true,
+            _ => false,
+        };
+        if !same {
+            self.settle_state(arena)?;
+            (self.session, self.part) = (None, small.map(|small| Part::new(small, arena)));
+        }
         let touched = arena.take_touched();
-        if self.session.is_none() {
-            let mut session = open(&self.on, spec, arena, data, chunk)?;
-            session.push(arena)?;
-            self.session = Some(session);
-        } else if touched && let Some(session) = &mut self.session {
-            session.push_weights(arena)?;
+        if touched || self.session.is_none() {
+            self.send(spec, arena, data, chunk)?;
         }
         let Some(session) = &mut self.session else { return Ok(Tally::default()) };
         let key = |stream| Key::new(spec.seed, spec.chain, stream);
@@ -146,23 +181,77 @@ impl CudaChain {
         Ok(session.run(&order, first, &steps, augment)?)
     }
 
+    /// Puts what the host has changed on the device, or everything where that is new.
+    fn send(
+        &mut self,
+        spec: &ChainSpec,
+        arena: &Arena,
+        data: Examples<'_>,
+        chunk: usize,
+    ) -> Result<()> {
+        let fresh = self.session.is_none();
+        if let Some(part) = &mut self.part {
+            part.arena.take_from(arena, &part.origin, &part.small.stats, fresh);
+        }
+        let part = self.part.as_ref();
+        let arena = part.map_or(arena, |part| &part.arena);
+        if let Some(session) = &mut self.session {
+            return Ok(session.push_weights(arena)?);
+        }
+        let network = part.map_or(&spec.network, |part| &part.small.network);
+        let fewer = match (data, part) {
+            (Examples::Table(data), Some(part)) => {
+                let columns: Vec<usize> = part.small.inputs.iter().map(|c| *c as usize).collect();
+                Some(data.take_columns(&columns))
+            }
+            _ => None,
+        };
+        let data = fewer.as_ref().map_or(data, Examples::Table);
+        let mut session = open(&self.on, spec, network, arena, data, chunk)?;
+        if let Some(part) = part {
+            session.set_origin(&part.origin)?;
+        }
+        session.push(arena)?;
+        self.session = Some(session);
+        Ok(())
+    }
+
     /// Brings weights and statistics to the host.
     pub(crate) fn settle_weights(&mut self, arena: &mut Arena) -> Result<()> {
-        if let Some(session) = self.session.as_ref().filter(|_| self.ahead.weights) {
-            session.pull_weights(arena)?;
-            self.ahead.weights = false;
+        let Some(session) = self.session.as_ref().filter(|_| self.ahead.weights) else {
+            return Ok(());
+        };
+        match &mut self.part {
+            Some(part) => {
+                session.pull_weights(&mut part.arena)?;
+                part.arena.give_weights(arena, &part.origin, &part.small.stats);
+            }
+            None => session.pull_weights(arena)?,
         }
+        self.ahead.weights = false;
+        Ok(())
+    }
+
+    /// Brings what only the method reads to the host.
+    fn settle_state(&mut self, arena: &mut Arena) -> Result<()> {
+        let Some(session) = self.session.as_ref().filter(|_| self.ahead.state) else {
+            return Ok(());
+        };
+        match &mut self.part {
+            Some(part) => {
+                session.pull_state(&mut part.arena)?;
+                part.arena.give_state(arena, &part.origin);
+            }
+            None => session.pull_state(arena)?,
+        }
+        self.ahead.state = false;
         Ok(())
     }
 
     /// Brings everything to the host.
     pub(crate) fn settle(&mut self, arena: &mut Arena) -> Result<()> {
         self.settle_weights(arena)?;
-        if let Some(session) = self.session.as_ref().filter(|_| self.ahead.state) {
-            session.pull_state(arena)?;
-            self.ahead.state = false;
-        }
-        Ok(())
+        self.settle_state(arena)
     }
 }
 
@@ -180,6 +269,7 @@ pub(crate) fn steps_at_once(spec: &ChainSpec, data: Examples<'_>) -> usize {
 fn open(
     on: &OnCuda,
     spec: &ChainSpec,
+    network: &Network,
     arena: &Arena,
     data: Examples<'_>,
     chunk: usize,
@@ -202,5 +292,5 @@ fn open(
             }
         },
     };
-    Ok(Session::new(&on.gpu, &spec.network, arena, source, options)?)
+    Ok(Session::new(&on.gpu, network, arena, source, options)?)
 }

@@ -4,6 +4,7 @@ use std::fmt;
 
 mod chain;
 pub(crate) mod container;
+mod cut;
 mod device;
 mod examples;
 mod gradient;
@@ -11,6 +12,7 @@ mod run;
 mod trace;
 
 pub use chain::{Chain, ChainSpec, Record, Schedules, Snapshot, live_inputs};
+pub use cut::Shrinking;
 pub use device::OnCuda;
 pub use examples::Examples;
 pub(crate) use examples::image_rows;

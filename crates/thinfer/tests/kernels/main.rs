@@ -105,6 +105,8 @@ struct Chain {
     gradient: Vec<f32>,
     state: [Vec<f32>; 2],
     marks: Vec<u8>,
+    /// Numbers that key the noise; empty where they are the weights' own.
+    origin: Vec<u32>,
 }
 
 impl Chain {
@@ -116,13 +118,16 @@ impl Chain {
         };
         let state = [draw(2, 0.01), draw(3, 2.0)];
         let marks = (0..N).map(|i| [3, 1, 2, 0, 3][i % 5]).collect();
-        Self { weights: draw(0, 0.3), forward: None, gradient: draw(1, 0.2), state, marks }
+        let (weights, gradient) = (draw(0, 0.3), draw(1, 0.2));
+        Self { weights, forward: None, gradient, state, marks, origin: Vec::new() }
     }
 
     fn run(&mut self, kernel: Kernel, exact: bool, scalars: &impl Scalars, factor: f32) -> bool {
         let exact = if exact { "EXACT=1" } else { "EXACT=0" };
         let entry = format!("ENTRY={}", kernel.entry);
-        let defines: Vec<&str> = kernel.defines.iter().copied().chain([exact, &*entry]).collect();
+        let mut defines: Vec<&str> = kernel.defines.to_vec();
+        defines.extend([exact, &*entry]);
+        defines.extend((kernel.entry == "sghmc").then_some("TAKES_ORIGIN"));
         let main = include_str!("pass.h");
         let Some(program) = Program::new(kernel.source, main, &defines) else { return false };
         // The entry of step 2 is the right one; those before it are wrong.
@@ -131,7 +136,7 @@ impl Chain {
         let out = program.run(&vec![
             of_floats(&self.weights),
             self.forward.as_deref().map(of_floats).unwrap_or_default(),
-            vec![0; 2 * N],
+            vec![0; 2 * self.weights.len()],
             of_floats(&self.gradient),
             of_floats(&self.state[0]),
             of_floats(&self.state[1]),
@@ -139,6 +144,7 @@ impl Chain {
             table,
             bytes([2]),
             of_floats(&[factor]),
+            bytes(self.origin.iter().copied()),
         ]);
         self.weights = floats(&out[0]);
         self.forward = self.forward.as_ref().map(|_| floats(&out[1]));
@@ -234,6 +240,45 @@ fn the_fast_form_of_sghmc_is_close() {
         }
     }
     check_sghmc(NoiseRule::Exact, RhoRule::Exact, false, false, 0.0);
+}
+
+/// A smaller network's weights draw the noise that they drew in the larger one.
+#[test]
+fn weights_of_a_smaller_network_keep_their_noise() {
+    let coeffs = sghmc::Coeffs {
+        beta1: 0.1,
+        beta2: 1.0,
+        dt: 0.3,
+        k: 0.05,
+        eta: 0.1,
+        n: 777.0,
+        slab_decay: 5e-4,
+        spike_decay: 1e-2,
+        noise: NoiseRule::Exact,
+        rho: RhoRule::Exact,
+        freeze: true,
+    };
+    let scalars = SghmcScalars { coeffs, key: KEY, step: STEP };
+    let kernel = kernels::sghmc(NoiseRule::Exact, RhoRule::Exact);
+    let mut whole = Chain::new();
+    let origin: Vec<u32> = (0..N as u32).filter(|i| i % 7 < 3).rev().collect();
+    let pick = |values: &[f32]| origin.iter().map(|&i| values[i as usize]).collect::<Vec<f32>>();
+    let mut part = Chain {
+        weights: pick(&whole.weights),
+        gradient: pick(&whole.gradient),
+        state: [pick(&whole.state[0]), pick(&whole.state[1])],
+        marks: origin.iter().map(|&i| whole.marks[i as usize]).collect(),
+        forward: None,
+        origin: origin.clone(),
+    };
+    for exact in [true, false] {
+        if !whole.run(kernel, exact, &scalars, FACTOR) {
+            return;
+        }
+        part.run(kernel, exact, &scalars, FACTOR);
+        assert_eq!(part.weights, pick(&whole.weights));
+        assert_eq!(part.state, [pick(&whole.state[0]), pick(&whole.state[1])]);
+    }
 }
 
 #[test]

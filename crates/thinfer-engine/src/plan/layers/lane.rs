@@ -5,7 +5,7 @@ use crate::network::{Network, Node, Op};
 use crate::ops::batch_norm::{Batch, Sums};
 use crate::ops::loss::{self, Loss, Scale};
 use crate::ops::tile::SLACK;
-use crate::ops::{add, average_pool, relu, tanh};
+use crate::ops::{add, average_pool, channels, relu, tanh};
 use crate::real::Real;
 
 use super::layer::{Layer, Work};
@@ -157,6 +157,11 @@ impl<T: Real> Lane<T> {
                     relu::forward_in_place(y);
                 }
             }
+            Work::Select => {
+                let width = shared.network.nodes()[node.inputs[0].0].shape.channels;
+                channels::select(node.list(), width, value(0), y);
+            }
+            Work::Spread => channels::spread(node.list(), node.shape.channels, value(0), y),
             Work::None | Work::ReluInPlace => {}
         }
     }
@@ -279,6 +284,13 @@ impl<T: Real> Lane<T> {
                 Work::Relu => relu::backward(y, dy, dx),
                 Work::Tanh => tanh::backward(y, dy, dx),
                 Work::Add => add::backward(dy, dx),
+                Work::Select => {
+                    let width = shared.network.nodes()[node.inputs[slot].0].shape.channels;
+                    channels::select_backward(node.list(), width, dy, dx);
+                }
+                Work::Spread => {
+                    channels::spread_backward(node.list(), node.shape.channels, dy, dx);
+                }
                 Work::None | Work::Conv(_) | Work::Norm | Work::ReluInPlace => {}
             }
         }

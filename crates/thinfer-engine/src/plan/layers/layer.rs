@@ -29,6 +29,8 @@ pub(crate) enum Work {
     ReluInPlace,
     Tanh,
     Add,
+    Select,
+    Spread,
 }
 
 /// Layers of a network, in the order of its nodes.
@@ -67,6 +69,8 @@ pub(crate) fn plan(network: &Network) -> Vec<Layer> {
             Op::Relu => Work::Relu,
             Op::Tanh => Work::Tanh,
             Op::Add => Work::Add,
+            Op::Select { .. } => Work::Select,
+            Op::Spread { .. } => Work::Spread,
         };
         let buffer = if matches!(work, Work::ReluInPlace) { from(0) } else { at };
         let cut = at > 0 && readers(at).any(in_place);

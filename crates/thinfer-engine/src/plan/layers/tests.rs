@@ -100,6 +100,22 @@ fn residual() -> Network {
     b.finish(out, Loss::CrossEntropy { smoothing: 0.1 }).unwrap()
 }
 
+/// A block that reads some channels of a stream and writes others, as shrunk networks have them.
+fn indexed() -> Network {
+    let mut b = image(6, 5, 2);
+    let h = b.conv2d("conv1", b.input(), 5, Window::square(3, 1, 1)).unwrap();
+    let r = b.select(h, vec![4, 0, 2]).unwrap();
+    let r = b.batch_norm("bn1", r).unwrap();
+    let r = b.tanh(r).unwrap();
+    let r = b.conv2d("conv2", r, 2, Window::square(3, 1, 1)).unwrap();
+    let r = b.spread(r, vec![3, 1], 5).unwrap();
+    let h = b.add(h, r).unwrap();
+    let h = b.relu(h).unwrap();
+    let h = b.global_average_pool(h).unwrap();
+    let out = b.linear("fc", h, 3).unwrap();
+    b.finish(out, Loss::cross_entropy()).unwrap()
+}
+
 fn lenet(side: usize) -> Network {
     let mut b = image(side, side, 1);
     let h = b.conv2d_with("conv1", b.input(), 6, Window::square(5, 1, 2), true).unwrap();
@@ -133,6 +149,7 @@ fn gradients_of_convolutions_are_right() {
 fn gradients_of_whole_networks_are_right() {
     for rows in [2, 5, 19] {
         check_gradient(&residual(), rows);
+        check_gradient(&indexed(), rows);
     }
     check_gradient(&lenet(12), 3);
     check_gradient(&lenet(13), 1);
@@ -187,7 +204,7 @@ fn a_linear_network_is_the_same_in_both_executors() {
 
 #[test]
 fn single_precision_agrees_with_double() {
-    for (network, rows) in [(residual(), 40), (lenet(16), 21)] {
+    for (network, rows) in [(residual(), 40), (indexed(), 19), (lenet(16), 21)] {
         let data = data(&network, rows);
         let order: Vec<u32> = (0..rows as u32).collect();
         let n = network.params().len();

@@ -1,0 +1,222 @@
+//! The smaller network, and where its numbers lie in the larger one.
+
+use std::collections::BTreeMap;
+
+use thinfer_engine::{EngineError, Loss, Network, NetworkBuilder, NodeId, Op, Param, Scale, Shape};
+
+use super::present::{Present, count};
+use super::reach::Channels;
+use super::{Layout, Shrunk};
+
+/// Builds node by node what [`Present`] leaves.
+pub(super) struct Builder<'a> {
+    network: &'a Network,
+    present: &'a Present,
+    reach: &'a Channels,
+    layout: Layout,
+    builder: NetworkBuilder,
+    /// For each node that stays, the node it became.
+    became: Vec<Option<NodeId>>,
+    /// Lists that were made already: readers of the same channels share them.
+    selected: BTreeMap<(NodeId, Vec<u32>), NodeId>,
+    params: Vec<u32>,
+    stats: Vec<u32>,
+}
+
+impl<'a> Builder<'a> {
+    pub(super) fn new(
+        network: &'a Network,
+        present: &'a Present,
+        reach: &'a Channels,
+        layout: Layout,
+    ) -> Self {
+        let input = network.nodes()[0].shape;
+        let channels = count(&present.nodes[0]);
+        let builder = NetworkBuilder::image(Shape { channels, ..input });
+        let mut became = vec![None; network.nodes().len()];
+        became[0] = Some(builder.input());
+        Self {
+            network,
+            present,
+            reach,
+            layout,
+            builder,
+            became,
+            selected: BTreeMap::new(),
+            params: Vec::new(),
+            stats: Vec::new(),
+        }
+    }
+
+    pub(super) fn build(mut self) -> Result<Shrunk, EngineError> {
+        for at in 1..self.network.nodes().len() {
+            if self.present.nodes[at].contains(&true) {
+                self.became[at] = Some(self.node(at)?);
+            }
+        }
+        let output = self.find(self.network.output())?;
+        let loss = self.network.loss().clone();
+        if let Loss::Gaussian { scale: Scale::Learned { param, .. } } = loss {
+            self.params.push(self.network.params()[param].offset as u32);
+        }
+        let network = self.builder.finish(output, loss)?;
+        Ok(Shrunk {
+            network,
+            params: self.params,
+            stats: self.stats,
+            inputs: list(&self.present.nodes[0]),
+            became: self.became,
+            channels: self.present.nodes.iter().map(|channels| list(channels)).collect(),
+            read: self.reach.read.clone(),
+        })
+    }
+
+    fn find(&self, node: NodeId) -> Result<NodeId, EngineError> {
+        self.became[node.0].ok_or_else(|| EngineError::Network {
+            node: self.network.nodes()[node.0].name.clone(),
+            problem: "was cut although another node reads it".into(),
+        })
+    }
+
+    fn node(&mut self, at: usize) -> Result<NodeId, EngineError> {
+        let node = &self.network.nodes()[at];
+        let own = &self.present.nodes[at];
+        let params = self.network.params();
+        match &node.op {
+            Op::Conv2d { weight, bias, window } => {
+                let (from, reads) = self.reading(at)?;
+                let (out, biased) = (count(own), bias.is_some());
+                self.weights(&params[*weight], own, &reads, 1);
+                self.bias(*bias, own);
+                self.builder.conv2d_with(&node.name, from, out, *window, biased)
+            }
+            Op::Linear { weight, bias } => {
+                let (from, reads) = self.reading(at)?;
+                let shape = self.network.nodes()[node.inputs[0].0].shape;
+                self.weights(&params[*weight], own, &reads, shape.height * shape.width);
+                self.bias(*bias, own);
+                self.builder.linear_with(&node.name, from, count(own), bias.is_some())
+            }
+            Op::BatchNorm { scale, shift, mean, variance, momentum, eps } => {
+                let from = self.by_channel(node.inputs[0], own)?;
+                let stats = self.network.stats();
+                self.params.extend(picked(&params[*scale], own));
+                self.params.extend(picked(&params[*shift], own));
+                self.stats.extend(picked(&stats[*mean], own));
+                self.stats.extend(picked(&stats[*variance], own));
+                self.builder.batch_norm_with(&node.name, from, *momentum, *eps)
+            }
+            Op::MaxPool { window } => {
+                let from = self.by_channel(node.inputs[0], own)?;
+                self.builder.max_pool(from, *window)
+            }
+            Op::GlobalAveragePool => {
+                let from = self.by_channel(node.inputs[0], own)?;
+                self.builder.global_average_pool(from)
+            }
+            Op::Relu => {
+                let from = self.by_channel(node.inputs[0], own)?;
+                self.builder.relu(from)
+            }
+            Op::Tanh => {
+                let from = self.by_channel(node.inputs[0], own)?;
+                self.builder.tanh(from)
+            }
+            Op::Add => self.sum(at),
+            Op::Input | Op::Select { .. } | Op::Spread { .. } => Err(EngineError::Network {
+                node: node.name.clone(),
+                problem: "is part of a network that was shrunk before; shrink the whole one".into(),
+            }),
+        }
+    }
+
+    /// What a layer of weights reads: all channels that are there, or a list of those it needs.
+    fn reading(&mut self, at: usize) -> Result<(NodeId, Vec<bool>), EngineError> {
+        let from = self.network.nodes()[at].inputs[0];
+        let there = &self.present.nodes[from.0];
+        let needs = &self.present.reads[at];
+        if from.0 == 0 || self.layout.reads_all(count(needs), count(there)) {
+            return Ok((self.find(from)?, there.clone()));
+        }
+        Ok((self.by_channel(from, needs)?, needs.clone()))
+    }
+
+    /// The channels `wanted` of a node, all of which are there.
+    fn by_channel(&mut self, from: NodeId, wanted: &[bool]) -> Result<NodeId, EngineError> {
+        let there = &self.present.nodes[from.0];
+        let found = self.find(from)?;
+        if there == wanted {
+            return Ok(found);
+        }
+        let list = places(wanted, there);
+        if let Some(known) = self.selected.get(&(found, list.clone())) {
+            return Ok(*known);
+        }
+        let select = self.builder.select(found, list.clone())?;
+        self.selected.insert((found, list), select);
+        Ok(select)
+    }
+
+    /// A sum, of which one side may be gone, or have fewer channels than the sum.
+    fn sum(&mut self, at: usize) -> Result<NodeId, EngineError> {
+        let node = &self.network.nodes()[at];
+        let own = &self.present.nodes[at];
+        let mut sides = Vec::new();
+        for from in &node.inputs {
+            let there = &self.present.nodes[from.0];
+            let both: Vec<bool> = there.iter().zip(own).map(|(a, b)| *a && *b).collect();
+            let zero = &self.reach.zero[from.0];
+            if both.iter().zip(zero).all(|(on, zero)| !on || *zero) {
+                continue;
+            }
+            let side = self.by_channel(*from, &both)?;
+            sides.push(if both == *own {
+                side
+            } else {
+                self.builder.spread(side, places(&both, own), count(own))?
+            });
+        }
+        match sides[..] {
+            [a, b] => self.builder.add(a, b),
+            [one] => Ok(one),
+            // Nothing goes in: the channels stay only because a later node has to have some.
+            _ => self.by_channel(node.inputs[0], own),
+        }
+    }
+
+    /// Indices of the weights `outputs` by `inputs`; a linear layer has every input once a pixel.
+    fn weights(&mut self, weight: &Param, outputs: &[bool], inputs: &[bool], pixels: usize) {
+        let row = weight.fan_in();
+        let positions = row / inputs.len();
+        debug_assert!(positions.is_multiple_of(pixels));
+        for output in list(outputs) {
+            for position in 0..positions {
+                let start = weight.offset + output as usize * row + position * inputs.len();
+                self.params.extend(list(inputs).iter().map(|input| start as u32 + input));
+            }
+        }
+    }
+
+    fn bias(&mut self, bias: Option<usize>, own: &[bool]) {
+        if let Some(bias) = bias {
+            self.params.extend(picked(&self.network.params()[bias], own));
+        }
+    }
+}
+
+/// Indices of the elements of a vector that stay.
+fn picked(param: &Param, channels: &[bool]) -> Vec<u32> {
+    list(channels).iter().map(|c| param.offset as u32 + c).collect()
+}
+
+/// The numbers of the channels that are on.
+fn list(channels: &[bool]) -> Vec<u32> {
+    (0..channels.len() as u32).filter(|c| channels[*c as usize]).collect()
+}
+
+/// Where the channels of `some` stand among those of `all`, which has them all.
+fn places(some: &[bool], all: &[bool]) -> Vec<u32> {
+    let kept = some.iter().zip(all).filter(|(_, all)| **all).map(|(some, _)| *some);
+    let kept: Vec<bool> = kept.collect();
+    list(&kept)
+}

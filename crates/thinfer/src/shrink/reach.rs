@@ -1,0 +1,105 @@
+//! Which channels of a masked network carry anything, and which anything reads.
+
+use thinfer_engine::{Network, Op, Param};
+
+/// Which kernels of a layer are not all masked: outputs by inputs.
+pub(crate) struct Kernels {
+    pub(crate) inputs: usize,
+    pub(crate) kept: Vec<bool>,
+}
+
+impl Kernels {
+    pub(crate) fn of(weight: &Param, keep: &[u8]) -> Self {
+        let (outputs, inputs) = (weight.shape[0], weight.shape[weight.shape.len() - 1]);
+        let mut kept = vec![false; outputs * inputs];
+        let marks = &keep[weight.range()];
+        // Stored output, kernel row, kernel column, input.
+        for (output, of_output) in marks.chunks_exact(weight.fan_in()).enumerate() {
+            let row = &mut kept[output * inputs..][..inputs];
+            for pixel in of_output.chunks_exact(inputs) {
+                row.iter_mut().zip(pixel).for_each(|(kept, mark)| *kept |= *mark != 0);
+            }
+        }
+        Self { inputs, kept }
+    }
+
+    pub(crate) fn rows(&self) -> impl Iterator<Item = &[bool]> {
+        self.kept.chunks_exact(self.inputs)
+    }
+}
+
+/// What is known of the channels of every node.
+pub(crate) struct Channels {
+    /// Always zero.
+    pub(crate) zero: Vec<Vec<bool>>,
+    /// Read by something that reaches the output.
+    pub(crate) read: Vec<Vec<bool>>,
+}
+
+impl Channels {
+    pub(crate) fn of(network: &Network, keep: &[u8]) -> Self {
+        let nodes = network.nodes();
+        let kernels: Vec<Option<Kernels>> = nodes
+            .iter()
+            .map(|node| match node.op {
+                Op::Conv2d { weight, .. } | Op::Linear { weight, .. } => {
+                    Some(Kernels::of(&network.params()[weight], keep))
+                }
+                _ => None,
+            })
+            .collect();
+        let marks = |param: usize| &keep[network.params()[param].range()];
+
+        let mut zero: Vec<Vec<bool>> = Vec::with_capacity(nodes.len());
+        for (at, node) in nodes.iter().enumerate() {
+            let from = |input: usize| &zero[node.inputs[input].0];
+            let found = match (&node.op, &kernels[at]) {
+                (Op::Input, _) => vec![false; node.shape.channels],
+                (Op::Conv2d { bias, .. } | Op::Linear { bias, .. }, Some(kernels)) => {
+                    let source = from(0);
+                    let silent = |row: &[bool]| {
+                        let mut inputs = row.iter().enumerate();
+                        inputs.all(|(i, kept)| !kept || source[i % source.len()])
+                    };
+                    let unbiased = |output: usize| bias.is_none_or(|b| marks(b)[output] == 0);
+                    let rows = kernels.rows().enumerate();
+                    rows.map(|(output, row)| unbiased(output) && silent(row)).collect()
+                }
+                // A masked scale makes it constant, a masked shift too makes it zero.
+                (Op::BatchNorm { scale, shift, .. }, _) => {
+                    let pairs = marks(*scale).iter().zip(marks(*shift));
+                    pairs.map(|(scale, shift)| *scale == 0 && *shift == 0).collect()
+                }
+                (Op::Add, _) => from(0).iter().zip(from(1)).map(|(a, b)| *a && *b).collect(),
+                _ => from(0).clone(),
+            };
+            zero.push(found);
+        }
+
+        let mut read: Vec<Vec<bool>> =
+            nodes.iter().map(|n| vec![false; n.shape.channels]).collect();
+        read[network.output().0].fill(true);
+        for (at, node) in nodes.iter().enumerate().rev() {
+            let own = std::mem::take(&mut read[at]);
+            for input in &node.inputs {
+                let source = &mut read[input.0];
+                match (&node.op, &kernels[at]) {
+                    (_, Some(kernels)) => {
+                        let count = source.len();
+                        for row in kernels.rows().zip(&own).filter(|(_, own)| **own).map(|r| r.0) {
+                            row.iter().enumerate().for_each(|(i, kept)| source[i % count] |= kept);
+                        }
+                    }
+                    (Op::BatchNorm { scale, .. }, _) => {
+                        let scale = marks(*scale).iter().map(|mark| *mark != 0);
+                        let passes = own.iter().zip(scale).map(|(own, scale)| *own && scale);
+                        source.iter_mut().zip(passes).for_each(|(read, own)| *read |= own);
+                    }
+                    _ => source.iter_mut().zip(&own).for_each(|(read, own)| *read |= own),
+                }
+            }
+            read[at] = own;
+        }
+        Self { zero, read }
+    }
+}
