@@ -107,12 +107,12 @@ train.precision = "bf16"
 
 /// Defaults that a method has of its own: for all data, and for images besides. Those for
 /// images are the settings of the programs that the methods come from (methods 5 and 7 to 9).
-const METHODS: &[(MethodKind, &str, &str)] = &[
-    (MethodKind::Csgld, "", CSGMCMC),
-    (MethodKind::Csghmc, "", CSGMCMC),
+const METHODS: &[(MethodKind, &[&str], &str)] = &[
+    (MethodKind::Csgld, &[], CSGMCMC),
+    (MethodKind::Csghmc, &[], CSGMCMC),
     (
         MethodKind::DpfLin,
-        SPARSE,
+        &[SPARSE],
         r#"
 prune.dense_layers = ["fc"]
 schedule.step_size = { value = 0.1, shape = "steps", at_epochs = [100, 150] }
@@ -121,7 +121,7 @@ train.batch = 128
     ),
     (
         MethodKind::Sm,
-        SPARSE,
+        &[SPARSE],
         r#"
 schedule.step_size = { value = 0.1, shape = "steps", at_epochs = [80, 160] }
 train.batch = 128
@@ -129,7 +129,8 @@ train.batch = 128
     ),
     (
         MethodKind::Dsr,
-        SPARSE,
+        // K_p is a small part of the live weights; p₀ of SM is half of them.
+        &[SPARSE, "prune.rate = 0.05"],
         r#"
 prune.dense_layers = ["conv1", "fc", "*.downsample.0", "*.shortcut"]
 schedule.step_size = { value = 0.1, shape = "steps", factor = 0.2, at_epochs = [60, 120, 160] }
@@ -153,15 +154,11 @@ train.samples_per_cycle = 1
 pub(super) fn method_defaults(kind: MethodKind, images: bool) -> BTreeMap<String, Value> {
     let mut settings = BTreeMap::new();
     for (_, all, of_images) in METHODS.iter().filter(|(of, ..)| *of == kind) {
-        for text in [all, of_images].into_iter().take(1 + usize::from(images)) {
+        for text in all.iter().chain(images.then_some(of_images)) {
             if let Ok(table) = toml::from_str(text) {
                 super::flatten("", &table, &mut settings);
             }
         }
-    }
-    // K_p of DSR is a small part of the live weights; p₀ of SM is half of them.
-    if kind == MethodKind::Dsr {
-        settings.insert("prune.rate".into(), Value::Float(0.05));
     }
     settings
 }
