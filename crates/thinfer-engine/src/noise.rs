@@ -38,6 +38,8 @@ pub enum Stream {
     Predictive = 9,
     /// Crops and mirrorings of training images.
     Augment = 10,
+    /// Which weights live: the first masks, and growth at random places.
+    Mask = 11,
 }
 
 /// The same noise for CUDA kernels, with the elementary functions it needs. A kernel that draws

@@ -1,5 +1,9 @@
 //! How long one training step takes, in parts, and how that compares with what the device can do.
 
+mod updates;
+
+pub use updates::{Update, Updates, updates};
+
 use std::time::{Duration, Instant};
 
 use rayon::prelude::*;

@@ -99,6 +99,20 @@ fn sgd_resumes_to_the_same_bits() {
 }
 
 #[test]
+fn cyclical_samplers_resume_to_the_same_bits() {
+    assert_resumes(&["method.kind=csgld", "method.sampling_epochs=2"]);
+    assert_resumes(&["method.kind=csghmc", "method.clip=0.5"]);
+}
+
+#[test]
+fn sparse_methods_resume_to_the_same_bits() {
+    let sparse = ["prune.target=0.6", "train.samples_per_cycle=2", "prune.rate=0.3"];
+    for kind in ["method.kind=dpf-lin", "method.kind=sm", "method.kind=dsr"] {
+        assert_resumes(&[&[kind], &sparse[..]].concat());
+    }
+}
+
+#[test]
 fn schedules_resume_to_the_same_bits() {
     assert_resumes(&[
         "schedule.temperature.warm_up_epochs=3",

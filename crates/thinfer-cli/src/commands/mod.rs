@@ -8,6 +8,7 @@ mod data;
 mod doctor;
 mod eval;
 mod export;
+mod methods;
 mod predict;
 mod report;
 mod reproduce;
@@ -45,6 +46,7 @@ commands! {
     Predict: predict,
     Report: report,
     Export: export,
+    Methods: methods,
     Doctor: doctor,
     Selftest: selftest,
     Bench: bench,

@@ -359,6 +359,9 @@ impl Chain {
         let ticks: Vec<Tick> = (self.step..end).map(|step| self.tick(step)).collect();
         let [tick, ..] = ticks[..] else { return Ok(()) };
         if first == 0 {
+            if self.spec.method.reads_state(tick.epoch) {
+                cuda.settle(&mut self.arena)?;
+            }
             self.spec.method.epoch(&mut self.arena, tick);
             self.loss_sum = 0.0;
             self.reconsider(tick.epoch, data.rows(), true)?;

@@ -7,9 +7,11 @@
 use std::path::Path;
 use std::process::Command;
 
-use thinfer::methods::kernels::{self, CvAdamScalars, Kernel, Scalars, SgdScalars, SghmcScalars};
+use thinfer::methods::kernels::{
+    self, CsgmcmcScalars, CvAdamScalars, Kernel, Scalars, SgdScalars, SghmcScalars,
+};
 use thinfer::methods::sghmc::{NoiseRule, RhoRule};
-use thinfer::methods::{cv_adam, sgd, sghmc};
+use thinfer::methods::{csgmcmc, cv_adam, sgd, sghmc};
 use thinfer_engine::augment::{self, Augment};
 use thinfer_engine::noise::{self, Key, Stream};
 use thinfer_engine::{Shape, elementary, joined};
@@ -352,17 +354,48 @@ fn cv_adam_has_the_bits_of_the_cpu() {
 
 #[test]
 fn sgd_has_the_bits_of_the_cpu() {
-    let scalars = SgdScalars { momentum: 0.9, decay: 5e-4, rate: 0.1 };
-    for exact in [true, false] {
-        let mut want = Chain::new();
-        let mut got = want.clone();
-        if !got.run(kernels::SGD, exact, &scalars, 1.0) {
-            return;
+    use sgd::Pruned;
+    let masks = [None, Some(Pruned::KeepsMomentum), Some(Pruned::Rests)];
+    for (pruned, nesterov) in masks.into_iter().flat_map(|mask| [(mask, false), (mask, true)]) {
+        let coeffs = sgd::Coeffs { momentum: 0.9, decay: 5e-4, rate: 0.1, nesterov };
+        let scalars = SgdScalars { coeffs, pruned };
+        let kernel = if pruned.is_some() { kernels::SGD_MASKED } else { kernels::SGD };
+        for exact in [true, false] {
+            let mut want = Chain::new();
+            let mut got = want.clone();
+            if !got.run(kernel, exact, &scalars, 1.0) {
+                return;
+            }
+            let (w, buf) = (&mut want.weights, &mut want.state[0]);
+            match pruned {
+                None => sgd::step(&coeffs, w, buf, &want.gradient),
+                Some(rule) => {
+                    sgd::step_masked(&coeffs, rule, w, buf, &want.gradient, &want.marks);
+                }
+            }
+            assert_close("buf", &got.state[0], &want.state[0], exact, 1.0);
+            assert_close("w", &got.weights, &want.weights, exact, 1.0);
         }
-        let buf = &mut want.state[0];
-        sgd::step(0.9, 5e-4, 0.1, &mut want.weights, buf, &want.gradient);
-        assert_close("buf", &got.state[0], &want.state[0], exact, 1.0);
-        assert_close("w", &got.weights, &want.weights, exact, 1.0);
+    }
+}
+
+#[test]
+fn csgmcmc_has_the_bits_of_the_cpu() {
+    for (momentum, noise) in [(0.0, 0.05), (0.1, 0.05), (0.9, 0.0)] {
+        let coeffs = csgmcmc::Coeffs { momentum, rate: 0.3, decay: 5e-4, noise };
+        let scalars = CsgmcmcScalars { coeffs, key: KEY, step: STEP };
+        for exact in [true, false] {
+            let mut want = Chain::new();
+            let mut got = want.clone();
+            if !got.run(kernels::csgmcmc(momentum > 0.0), exact, &scalars, FACTOR) {
+                return;
+            }
+            let eps = if noise > 0.0 { normals(KEY, STEP) } else { vec![0.0; N] };
+            let u = if momentum > 0.0 { &mut want.state[0][..] } else { &mut [][..] };
+            csgmcmc::step(&coeffs, &mut want.weights, u, &want.gradient, FACTOR, &eps);
+            assert_close("u", &got.state[0], &want.state[0], exact, 1.0);
+            assert_close("w", &got.weights, &want.weights, exact, 1.0);
+        }
     }
 }
 
