@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 use thinfer_engine::noise::{Key, Stream};
-use thinfer_engine::{Dataset, Network, Param, Plan};
+use thinfer_engine::{Arena, Dataset, Network, Param, Plan};
 
 use super::found::{Found, PathPoint, Predictor};
 use super::network::{
@@ -28,13 +28,14 @@ const WORTHWHILE: f64 = 0.8;
 ///
 /// mean loss + λ/p Σⱼ P(zⱼ > 0), P(zⱼ > 0) = Φ(μⱼ/σ),
 ///
-/// by Adam. Without noise, `zⱼ = min(1, max(0, μⱼ))`; a column is selected where it is above 0. Of
-/// several λ the largest is taken whose validation loss is within one standard error of the least.
+/// by Adam. Without noise, `zⱼ = min(1, max(0, μⱼ))`; a column is selected where it is above 0.
+/// Penalties are run from the smallest on, each from where the last one ended; the largest is taken
+/// whose validation loss is within one standard error of the least.
 ///
 /// | name | symbol | default | range | too large |
 /// |---|---|---|---|---|
 /// | `hidden` | | 20, 10 (tanh) | | slower |
-/// | `penalties` | λ | 1, 3, 10, 30 | > 0 | columns that matter are closed |
+/// | `penalties` | λ | 1, 2, 4, 8, 16 | > 0 | columns that matter are closed |
 /// | `start` | μ at the start | 0.5 | (0, 1) | gates close late |
 /// | `sigma` | σ | 0.5 | > 0 | nothing is learned |
 /// | `epochs` | | 300 | ≥ 1 | slower |
@@ -56,7 +57,7 @@ impl Default for StochasticGates {
     fn default() -> Self {
         Self {
             hidden: vec![20, 10],
-            penalties: vec![1.0, 3.0, 10.0, 30.0],
+            penalties: vec![1.0, 2.0, 4.0, 8.0, 16.0],
             start: 0.5,
             sigma: 0.5,
             epochs: 300,
@@ -77,8 +78,10 @@ fn open_slope(mu: f32, sigma: f32) -> f32 {
     (-0.5 * z * z).exp() / (sigma * (2.0 * std::f32::consts::PI).sqrt())
 }
 
-/// One penalty's run: the weights and gates of the columns that can still be open.
+/// The weights and gates of the columns that can still be open.
 struct Run {
+    /// Columns of the table.
+    inputs: usize,
     network: Network,
     plan: Plan,
     data: Dataset,
@@ -92,9 +95,10 @@ struct Run {
 
 impl StochasticGates {
     pub(super) fn multiply_adds(&self, rows: usize, columns: usize) -> f64 {
+        // The first penalty closes most gates, and what is closed is not read again.
         let row = 2.0 * network_size(columns, &self.hidden);
-        // About half of the work falls away with the gates that close.
-        0.5 * row * (rows * self.epochs * self.penalties.len()) as f64
+        let penalties = 1.0 + 0.1 * (self.penalties.len() - 1) as f64;
+        row * penalties * (rows * self.epochs) as f64
     }
 
     fn check(&self) -> Result<()> {
@@ -120,9 +124,14 @@ impl StochasticGates {
         let started = Instant::now();
         let mut penalties = self.penalties.clone();
         penalties.sort_by(f64::total_cmp);
+        let shape = Shape { hidden: &self.hidden, activation: Activation::Tanh, bias: true };
+        let whole = perceptron(data, shape)?;
+        let mut run = Run::start(&whole, &data.train, self, seed)?;
         let mut points = Vec::new();
-        for &penalty in &penalties {
-            let (predictor, gates) = self.train(data, penalty, seed, stop)?;
+        for (at, &penalty) in penalties.iter().enumerate() {
+            self.train(&mut run, penalty, (seed, at as u32), stop)?;
+            let gates = run.gates(&whole);
+            let predictor = Predictor::single(whole.clone(), run.whole_weights(&whole));
             let loss = judged(&predictor.predict(&data.validation)?, &data.validation);
             let open = (0..gates.len()).filter(|&j| gates[j] > 0.0).collect();
             points.push((PathPoint::new(penalty, open, Some(loss)), predictor, gates));
@@ -146,35 +155,22 @@ impl StochasticGates {
         })
     }
 
-    /// Trains with one λ. Gives a predictor with the gates without noise, and those gates.
+    /// Trains with one λ, from where the run stands.
     fn train(
         &self,
-        data: &Bundle,
+        run: &mut Run,
         penalty: f64,
-        seed: u64,
+        (seed, at): (u64, u32),
         stop: &AtomicBool,
-    ) -> Result<(Predictor, Vec<f64>)> {
-        let shape = Shape { hidden: &self.hidden, activation: Activation::Tanh, bias: true };
-        let whole = perceptron(data, shape)?;
-        let inputs = data.train.columns();
-        let mut batches = Batches::new(data.train.rows(), self.batch, seed, 0);
-        let batch = self.batch.min(data.train.rows());
-        let mut arena = thinfer_engine::Arena::new(&whole, 0);
-        crate::methods::initialize(&mut arena, whole.loss(), seed, 0)?;
-        let mut run = Run {
-            plan: Plan::new(&whole, batch)?,
-            data: data.train.clone(),
-            columns: (0..inputs).collect(),
-            weights: arena.weights().to_vec(),
-            mu: vec![self.start as f32; inputs],
-            weight_adam: Adam::new(whole.params().len()),
-            gate_adam: Adam::new(inputs),
-            network: whole.clone(),
-        };
-        let noise = Key::new(seed, 0, Stream::Sampler);
+    ) -> Result<()> {
+        let mut batches = Batches::new(run.data.rows(), self.batch, seed, at);
+        let batch = self.batch.min(run.data.rows());
+        let noise = Key::new(seed, at, Stream::Sampler);
         let steps = batches.an_epoch() * self.epochs as u64;
-        let pull = (penalty / inputs as f64) as f32;
-        let mut eps = vec![0.0; inputs];
+        let pull = (penalty / run.inputs as f64) as f32;
+        let mut eps = vec![0.0; run.inputs];
+        run.weight_adam = Adam::new(run.weights.len());
+        run.gate_adam = Adam::new(run.mu.len());
         for step in 0..steps {
             if step % STEPS_A_LOOK == 0 {
                 check_stop(stop)?;
@@ -188,12 +184,7 @@ impl StochasticGates {
             let loss = run.step(step, rate, self.sigma as f32, pull, &eps, batches.rows(step))?;
             check_loss(loss, "stochastic gates", step)?;
         }
-        let mut gates = vec![0.0; inputs];
-        for (mu, &column) in run.mu.iter().zip(&run.columns) {
-            gates[column] = f64::from(mu.clamp(0.0, 1.0));
-        }
-        let weights = run.whole_weights(&whole);
-        Ok((Predictor::single(whole, weights), gates))
+        Ok(())
     }
 }
 
@@ -211,6 +202,37 @@ fn gated(weights: &[f32], layer: &Param, gates: &[f32]) -> Vec<f32> {
 }
 
 impl Run {
+    fn start(
+        whole: &Network,
+        train: &Dataset,
+        settings: &StochasticGates,
+        seed: u64,
+    ) -> Result<Self> {
+        let inputs = train.columns();
+        let mut arena = Arena::new(whole, 0);
+        crate::methods::initialize(&mut arena, whole.loss(), seed, 0)?;
+        Ok(Self {
+            inputs,
+            plan: Plan::new(whole, settings.batch.min(train.rows()))?,
+            data: train.clone(),
+            columns: (0..inputs).collect(),
+            weights: arena.weights().to_vec(),
+            mu: vec![settings.start as f32; inputs],
+            weight_adam: Adam::new(whole.params().len()),
+            gate_adam: Adam::new(inputs),
+            network: whole.clone(),
+        })
+    }
+
+    /// The gate of every column of the table, without noise.
+    fn gates(&self, whole: &Network) -> Vec<f64> {
+        let mut gates = vec![0.0; whole.input_len()];
+        for (mu, &column) in self.mu.iter().zip(&self.columns) {
+            gates[column] = f64::from(mu.clamp(0.0, 1.0));
+        }
+        gates
+    }
+
     /// One step of Adam on weights and gate means.
     ///
     /// With W the first layer, the network reads W diag(z), so ∂/∂W = G diag(z) and
@@ -336,18 +358,8 @@ mod tests {
         let gates = quick();
         let shape = Shape { hidden: &gates.hidden, activation: Activation::Tanh, bias: true };
         let whole = perceptron(&data, shape).unwrap();
-        let mut arena = thinfer_engine::Arena::new(&whole, 0);
-        crate::methods::initialize(&mut arena, whole.loss(), 1, 0).unwrap();
-        let mut run = Run {
-            plan: Plan::new(&whole, 50).unwrap(),
-            data: data.train.clone(),
-            columns: (0..12).collect(),
-            weights: arena.weights().to_vec(),
-            mu: (0..12).map(|j| if j % 3 == 0 { 0.5 } else { -9.0 }).collect(),
-            weight_adam: Adam::new(whole.params().len()),
-            gate_adam: Adam::new(12),
-            network: whole.clone(),
-        };
+        let mut run = Run::start(&whole, &data.train, &gates, 1).unwrap();
+        run.mu = (0..12).map(|j| if j % 3 == 0 { 0.5 } else { -9.0 }).collect();
         let before = run.whole_weights(&whole);
         run.drop_closed(0.5, 50).unwrap();
         assert_eq!(run.columns, [0, 3, 6, 9]);

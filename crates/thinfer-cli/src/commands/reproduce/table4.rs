@@ -108,7 +108,9 @@ pub(super) fn run(args: &Args, context: &Context) -> anyhow::Result<()> {
     };
     if args.plan {
         let costs = plan.costs(args.out.as_deref())?;
-        return context.result(&serde_json::to_value(&costs)?, || costs_to_text(&costs));
+        let left: f64 = costs.iter().map(Cost::seconds_left).sum();
+        let json = serde_json::json!({ "lines": costs, "seconds_left": left });
+        return context.result(&json, || costs_to_text(&costs, left));
     }
     if let (true, Some(out)) = (args.collect, &args.out) {
         let table = collect(&plan, out)?;
@@ -140,7 +142,7 @@ pub(super) fn run(args: &Args, context: &Context) -> anyhow::Result<()> {
     context.result(&serde_json::to_value(&table)?, || to_text(&table))
 }
 
-fn costs_to_text(costs: &[Cost]) -> String {
+fn costs_to_text(costs: &[Cost], left: f64) -> String {
     let head = ["example", "row", "runs", "done", "s/run", "by", "left"];
     let mut rows = vec![head.map(str::to_owned).to_vec()];
     rows.extend(costs.iter().map(|cost| {
@@ -154,7 +156,6 @@ fn costs_to_text(costs: &[Cost]) -> String {
             seconds(cost.seconds_left()),
         ]
     }));
-    let left: f64 = costs.iter().map(Cost::seconds_left).sum();
     format!("{}{} of one core are left; nothing was run\n", align(&rows), seconds(left))
 }
 

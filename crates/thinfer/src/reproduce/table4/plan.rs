@@ -139,7 +139,7 @@ impl Plan {
         } else {
             let first = config.model.hidden.first().copied().unwrap_or(1) * columns;
             // Without regrowth, columns that are pruned are not read again.
-            let read = if row == Row::Dfp { 0.1 } else { 0.6 };
+            let read = if row == Row::Dfp { 0.25 } else { 0.7 };
             read * 2.0 * (first * rows * config.train.epochs) as f64
         };
         Ok(work / MULTIPLY_ADDS_A_SECOND)

@@ -57,7 +57,7 @@ impl Row {
                 Selector::Svbnn(Svbnn { hidden, ..Svbnn::default() })
             }
         };
-        self.overridden(selector, overrides).map(Some)
+        self.overridden(&selector, overrides).map(Some)
     }
 
     /// Whether an override names this row's selector, and with what.
@@ -67,10 +67,10 @@ impl Row {
         Some((key, value.trim()))
     }
 
-    fn overridden(self, selector: Selector, overrides: &[String]) -> Result<Selector> {
+    fn overridden(self, selector: &Selector, overrides: &[String]) -> Result<Selector> {
         let settings = overrides.iter().filter_map(|text| self.setting(text));
         let failed = |e: serde_json::Error| Error::config(self.name(), e.to_string());
-        let mut json = serde_json::to_value(&selector).map_err(failed)?;
+        let mut json = serde_json::to_value(selector).map_err(failed)?;
         for (key, value) in settings {
             let full = format!("{}.{key}", self.name());
             let Some(slot) = json.get_mut(key).filter(|_| key != "kind") else {

@@ -89,22 +89,18 @@ impl LassoModel {
             self.intercept + terms.sum::<f64>()
         };
         let values = (0..data.rows()).map(linear);
-        match self.sigma {
-            Some(sigma) => {
-                Predictive::Regression { means: vec![values.collect()], sigmas: vec![sigma] }
-            }
-            None => {
-                let both = values.flat_map(|eta| [sigmoid(-eta), sigmoid(eta)]).collect();
-                Predictive::Classes { classes: 2, members: vec![both] }
-            }
+        if let Some(sigma) = self.sigma {
+            return Predictive::Regression { means: vec![values.collect()], sigmas: vec![sigma] };
         }
+        let both = values.flat_map(|eta| [sigmoid(-eta), sigmoid(eta)]).collect();
+        Predictive::Classes { classes: 2, members: vec![both] }
     }
 }
 
 impl Lasso {
     pub(super) fn multiply_adds(&self, rows: usize, columns: usize) -> f64 {
-        // About two looks at all columns for a penalty and fold.
-        2.0 * (self.folds + 1) as f64 * self.penalties as f64 * rows as f64 * columns as f64
+        // About as much as twenty looks at all columns for a penalty and fold.
+        20.0 * (self.folds + 1) as f64 * self.penalties as f64 * rows as f64 * columns as f64
     }
 
     fn check(&self, data: &Bundle) -> Result<()> {
