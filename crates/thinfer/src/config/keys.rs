@@ -106,6 +106,8 @@ const PLAIN: &[Key] = &[
             "example1",
             "example2",
             "example3",
+            "bai",
+            "friedman",
             "table",
             "shapes",
             "mnist",

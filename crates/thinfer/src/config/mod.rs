@@ -66,6 +66,8 @@ pub enum DataKind {
     Example1,
     Example2,
     Example3,
+    Bai,
+    Friedman,
     Table,
     Shapes,
     Mnist,
@@ -87,6 +89,8 @@ impl DataKind {
             DataKind::Example1 => "example1",
             DataKind::Example2 => "example2",
             DataKind::Example3 => "example3",
+            DataKind::Bai => "bai",
+            DataKind::Friedman => "friedman",
             DataKind::Table => "table",
             DataKind::Shapes => "shapes",
             DataKind::Mnist => "mnist",
@@ -103,6 +107,8 @@ impl DataKind {
             DataKind::Example1 => Some(Example::Example1),
             DataKind::Example2 => Some(Example::Example2),
             DataKind::Example3 => Some(Example::Example3),
+            DataKind::Bai => Some(Example::Bai),
+            DataKind::Friedman => Some(Example::Friedman),
             _ => None,
         }
     }
