@@ -296,6 +296,45 @@ impl Network {
         })
     }
 
+    /// The same network without the input columns that are not in `keep`, and for each of its
+    /// parameters' elements the index it has in this network.
+    ///
+    /// Where the dropped columns have only zero weights, both networks are the same function. The
+    /// input must be read by linear layers alone; otherwise `None`.
+    pub fn with_inputs(&self, keep: &[usize]) -> Option<(Network, Vec<u32>)> {
+        let readers = self.nodes.iter().filter(|n| n.inputs.contains(&NodeId(0)));
+        let mut linear = readers.map(|n| matches!(n.op, Op::Linear { .. }));
+        if keep.is_empty() || keep.iter().any(|&c| c >= self.input_len()) || !linear.all(|l| l) {
+            return None;
+        }
+        let mut small = Unchecked::from(self.clone());
+        small.nodes[0].shape = Shape::vector(keep.len());
+        let narrowed: Vec<usize> = small
+            .nodes
+            .iter()
+            .filter(|n| n.inputs == [NodeId(0)])
+            .filter_map(|n| match n.op {
+                Op::Linear { weight, .. } => Some(weight),
+                _ => None,
+            })
+            .collect();
+        let mut params = ParamTable::default();
+        let mut map = Vec::new();
+        for (at, param) in self.params.iter().enumerate() {
+            if narrowed.contains(&at) {
+                let (out, inputs) = (param.shape[0], param.shape[1]);
+                params.push(param.name.clone(), vec![out, keep.len()], param.role);
+                let index = |o: usize, c: &usize| (param.offset + o * inputs + c) as u32;
+                map.extend((0..out).flat_map(|o| keep.iter().map(move |c| index(o, c))));
+            } else {
+                params.push(param.name.clone(), param.shape.clone(), param.role);
+                map.extend(param.range().map(|i| i as u32));
+            }
+        }
+        small.params = params;
+        Network::try_from(small).ok().map(|network| (network, map))
+    }
+
     /// Multiply-adds of one row through the network.
     pub fn multiply_adds(&self) -> usize {
         let of = |node: &Node| match node.op {
@@ -705,6 +744,21 @@ mod tests {
             let damaged = text.replacen(from, to, 1);
             assert!(serde_json::from_str::<Network>(&damaged).is_err(), "{to} was accepted");
         }
+    }
+
+    #[test]
+    fn dropped_inputs_leave_the_rest_in_place() {
+        let network = residual();
+        let (small, map) = network.with_inputs(&[3, 1]).unwrap();
+        assert_eq!(small.input_len(), 2);
+        assert_eq!(small.params().len(), network.params().len() - 6);
+        assert_eq!(map[..6], [3, 1, 7, 5, 11, 9]);
+        assert_eq!(map[6..], (12..29).collect::<Vec<u32>>());
+        assert!(network.with_inputs(&[4]).is_none());
+        let mut b = NetworkBuilder::new(2);
+        let h = b.tanh(b.input()).unwrap();
+        let out = b.linear("fc", h, 1).unwrap();
+        assert!(b.finish(out, Loss::gaussian(1.0)).unwrap().with_inputs(&[0]).is_none());
     }
 
     #[test]
