@@ -113,7 +113,7 @@ pub(crate) fn gradient<T: Real>(
             };
             let precision = T::of(1.0 / (sigma * sigma));
             for ((f, y), d) in output.iter().zip(targets).zip(doutput.iter_mut()) {
-                let residual = *f - T::of(*y as f64);
+                let residual = *f - T::of_single(*y);
                 let scaled = residual * precision;
                 *d = scaled * weight;
                 let square = (scaled * residual).wide();

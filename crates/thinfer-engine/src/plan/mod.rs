@@ -172,8 +172,10 @@ fn check(
     if rows.is_empty() || rows.len() > most_rows {
         size("a batch", rows.len(), most_rows)?;
     }
-    if let Some(&row) = rows.iter().find(|&&r| r as usize >= data.rows()) {
-        return Err(EngineError::Row { row: row as usize, rows: data.rows() });
+    // The largest of all, because that is found in vectors.
+    let row = rows.iter().fold(0, |most, row| most.max(*row)) as usize;
+    if row >= data.rows() {
+        return Err(EngineError::Row { row, rows: data.rows() });
     }
     if training {
         let expected = network.loss().target_len(network.output_len());

@@ -6,7 +6,7 @@ use crate::ops::{add, relu, tanh};
 use crate::real::Real;
 
 /// Rows of a block: they lie side by side, so a vector holds one unit of many rows.
-const ROWS: usize = 64;
+const ROWS: usize = 128;
 /// Layers with more units than this are left to general products.
 const WIDEST: usize = 32;
 /// Multiply-adds of a batch up to which waking another thread costs more than it helps.
@@ -116,20 +116,30 @@ impl<T: Real> Exec<T> {
     fn load(&mut self, data: &Dataset, rows: &[u32], targets: bool) {
         for (r, &row) in rows.iter().enumerate() {
             for (unit, value) in self.values[0].iter_mut().zip(data.input(row as usize)) {
-                unit[r] = T::of(f64::from(*value));
+                unit[r] = T::of_single(*value);
             }
         }
         self.values[0].iter_mut().for_each(|unit| unit[rows.len()..].fill(T::ZERO));
         if targets {
             let width = data.target_columns();
-            for (to, &row) in self.targets.chunks_exact_mut(width).zip(rows) {
-                to.copy_from_slice(data.target(row as usize));
+            let all = data.targets();
+            if width == 1 {
+                let pairs = self.targets.iter_mut().zip(rows);
+                pairs.for_each(|(to, &row)| *to = all[row as usize]);
+            } else {
+                for (to, &row) in self.targets.chunks_exact_mut(width).zip(rows) {
+                    to.copy_from_slice(data.target(row as usize));
+                }
             }
         }
     }
 
     fn take_output(&mut self, rows: usize) {
         let units = &self.values[self.network.output().0];
+        if let [unit] = &units[..] {
+            self.output[..rows].copy_from_slice(&unit[..rows]);
+            return;
+        }
         for (row, to) in self.output.chunks_exact_mut(units.len()).take(rows).enumerate() {
             to.iter_mut().zip(units).for_each(|(to, unit)| *to = unit[row]);
         }
@@ -161,7 +171,8 @@ impl<T: Real> Exec<T> {
     fn backward_block(&mut self, weights: &[T], rows: usize) {
         let out = self.network.output().0;
         let outputs = self.network.output_len();
-        self.slopes.iter_mut().for_each(|units| units.fill([T::ZERO; ROWS]));
+        // Nothing reads the slope of the input.
+        self.slopes.iter_mut().skip(1).for_each(|units| units.fill([T::ZERO; ROWS]));
         for (row, d) in self.doutput.chunks_exact(outputs).take(rows).enumerate() {
             self.slopes[out].iter_mut().zip(d).for_each(|(unit, d)| unit[row] = *d);
         }
@@ -338,7 +349,7 @@ mod tests {
         ] {
             let network = network(loss, outputs);
             let width = network.loss().target_len(outputs);
-            for n in [1, 63, 64, 65, 200] {
+            for n in [1, 127, 128, 129, 300] {
                 let targets = (0..n * width).map(|i| (i % outputs.max(2)) as f32).collect();
                 let data = Dataset::new(5, width, random(n * 5, 5, 1.0), targets).unwrap();
                 let rows: Vec<u32> = (0..n as u32).rev().collect();

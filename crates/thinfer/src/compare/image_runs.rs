@@ -14,7 +14,7 @@ use crate::data::{ImageData, ImageSet, ImageStream, Images, View};
 use crate::error::Result;
 use crate::experiment::chain_specs;
 use crate::images::classify;
-use crate::train::{Chain, ChainSpec, OnCuda};
+use crate::train::{Chain, ChainSpec, OnCuda, Shrinking};
 
 /// What rounding may grow to in a handful of steps through batch norms and rectifiers.
 const LIMIT: f64 = 5e-3;
@@ -33,8 +33,13 @@ const METHODS: &[(&str, &[&str])] = &[
     ("SM, sparse", &["method.kind=sm", "schedule.step_size.value=0.02", "prune.target=0.5"]),
     ("DSR, sparse", &["method.kind=dsr", "schedule.step_size.value=0.02", "prune.target=0.5"]),
     ("Algorithm 2", &["method.kind=sghmc"]),
-    ("Algorithm 3, DFP", &["prune.regrow=false"]),
+    ("Algorithm 3, DFP", &["prune.regrow=false", "prune.shrink=never"]),
     ("Algorithm 3, DPF", &["prune.regrow=true"]),
+    ("Algorithm 3, DFP, shrunk", &["prune.regrow=false", "prune.shrink=always"]),
+    (
+        "Algorithm 3, DPF, shrunk",
+        &["prune.regrow=true", "prune.freeze_after_epochs=1", "prune.shrink=always"],
+    ),
 ];
 
 /// Images that are held, handed out as a stream would.
@@ -70,6 +75,12 @@ pub fn image_runs(gpu: &Arc<Gpu>) -> Result<Vec<Check>> {
         let swapped = if name.contains("sparse") { SWAPPED } else { 0.0 };
         checks.push(check(format!("{name}, images"), worst(&cpu, &cuda, swapped), LIMIT));
 
+        if name.contains("shrunk") {
+            let masked = ChainSpec { shrink: Shrinking::Never, ..spec.clone() };
+            let masked = finish(on_gpu(Chain::start(masked)?, on())?, &held)?;
+            let what = format!("{name}, images: as with masks");
+            checks.push(check(what, worst(&masked, &cuda, 0.0), LIMIT));
+        }
         let streamed = finish(on_gpu(Chain::start(spec.clone())?, on())?, &lent)?;
         let name_of = |what: &str| format!("{name}, images: {what}");
         checks.push(equal(name_of("a stream gives the same bits"), &cuda, &streamed)?);
@@ -171,6 +182,8 @@ mod tests {
             let pruned = a.records().last().unwrap().sparsity > 0.0;
             let prunes = name.contains("Algorithm 3") || name.contains("sparse");
             assert_eq!(pruned, prunes, "{name}");
+            let smaller = a.records().last().unwrap().work < 1.0;
+            assert_eq!(smaller, name.contains("shrunk"), "{name}");
         }
     }
 }
