@@ -148,8 +148,13 @@ pub fn images(gpu: &Arc<Gpu>) -> Result<Vec<Check>> {
     let mut reference = arena.clone();
     plan.gradient(&mut reference, &data, &order[..batch])?;
 
-    let options =
-        PlanOptions { batch, precision: Precision::F32, deterministic: true, training: true };
+    let options = PlanOptions {
+        batch,
+        precision: Precision::F32,
+        deterministic: true,
+        training: true,
+        hasty: false,
+    };
     let source = Source::Images { bytes: &bytes, classes: &classes, augment: &augment };
     let mut session = Session::new(gpu, &network, &arena, source, options)?;
     session.push(&arena)?;

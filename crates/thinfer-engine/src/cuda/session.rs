@@ -124,7 +124,10 @@ impl Session {
         let mut stages = Vec::new();
         for (batch, order) in sizes.into_iter().zip([rows, rows % options.batch]) {
             if batch > 0 && batch <= rows {
-                stages.push(Stage::new(gpu, network, PlanOptions { batch, ..options }, order)?);
+                // The rest of an epoch is a single step.
+                let hasty = options.hasty || !stages.is_empty();
+                let options = PlanOptions { batch, hasty, ..options };
+                stages.push(Stage::new(gpu, network, options, order)?);
             }
         }
         let blocks = BLOCKS * gpu.multiprocessors() as usize;

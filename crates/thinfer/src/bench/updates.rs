@@ -179,7 +179,7 @@ fn on_gpu(gpu: &Arc<Gpu>, network: &Network, ready: &Ready, options: &Options) -
     let augment = Augment::new(shape, 0, false, &channels, &channels)?;
     let source = Source::Images { bytes: &bytes, classes: &classes, augment: &augment };
     let &Options { precision, deterministic, .. } = options;
-    let plan = PlanOptions { batch, precision, deterministic, training: true };
+    let plan = PlanOptions { batch, precision, deterministic, training: true, hasty: false };
     let mut session = Session::new(gpu, network, arena, source, plan)?;
     session.push(arena)?;
     let order = Key::new(1, 0, Stream::Shuffle).permutation(0, batch);

@@ -371,6 +371,9 @@ fn live_mean(arena: &Arena, value: impl Fn(Tau) -> f64 + Sync) -> f64 {
         .map(|(rho, marks)| {
             let (mut sum, mut n, mut values) = (0.0, 0, [0.0; PIECE]);
             for (rho, marks) in rho.chunks(PIECE).zip(marks.chunks(PIECE)) {
+                if marks.iter().all(|mark| mark & KEEP == 0) {
+                    continue;
+                }
                 vectorize(
                     #[inline(always)]
                     || values.iter_mut().zip(rho).for_each(|(v, r)| *v = value(Tau::from_rho(*r))),

@@ -249,6 +249,8 @@ fn open(
         // It costs nothing that could be measured, and a resumed run has the same bits.
         deterministic: true,
         training: true,
+        // A smaller network may soon be followed by a still smaller one.
+        hasty: arena.origin().is_some(),
     };
     let source = match data {
         Examples::Table(data) => Source::Table(data),
