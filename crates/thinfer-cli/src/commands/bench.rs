@@ -29,7 +29,7 @@ pub(crate) struct Args {
     /// The arithmetic of a GPU [default: bf16]
     #[arg(long, value_enum)]
     precision: Option<PrecisionArg>,
-    /// Only algorithms that give the same bits every time
+    /// Only algorithms with the same bits every time
     #[arg(long)]
     deterministic: bool,
     /// Time the update of every method instead

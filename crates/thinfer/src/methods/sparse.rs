@@ -80,6 +80,12 @@ impl Layers {
     }
 
     /// Starts with `pruned` weights fewer: the same density in each layer, at random places.
+    ///
+    /// Live weights are scaled by 1/√density, after which what a layer passes on has the size that it
+    /// has in the dense network.
+    ///
+    /// Deviation: the programs of SM and DSR do not scale. Without batch norm a network then starts with
+    /// a signal that fades from layer to layer, and does not learn.
     pub fn start(&self, pruned: usize, arena: &mut Arena, key: Key) -> Result<()> {
         let mut marks = vec![ALIVE; arena.len()];
         let sizes = self.sizes();
@@ -87,11 +93,15 @@ impl Layers {
         let (shares, caps): (Vec<f64>, Vec<usize>) =
             sizes.iter().map(|&size| (size as f64, size.saturating_sub(1))).unzip();
         let key = Key { stream: Stream::Mask, ..key };
+        let mut weights = arena.weights().to_vec();
         for (layer, gone) in apportion(pruned, &shares, &caps).into_iter().enumerate() {
             let order = key.permutation(layer as u64, sizes[layer]);
             let first = self.ranges[layer].start;
             order[..gone].iter().for_each(|&at| marks[first + at as usize] &= !KEEP);
+            let scale = (sizes[layer] as f64 / (sizes[layer] - gone) as f64).sqrt() as f32;
+            weights[self.ranges[layer].clone()].iter_mut().for_each(|w| *w *= scale);
         }
+        arena.set_weights(&weights)?;
         arena.set_marks(&marks)?;
         arena.run(&Cut);
         Ok(())
@@ -150,6 +160,27 @@ pub fn sizes_at(range: &Range<usize>, values: &[f32], marks: &[u8], live: bool) 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_start_keeps_density_and_size() {
+        let layers = Layers::at(vec![0..400, 410..510]);
+        let mut arena = Arena::flat(520, 1);
+        arena.set_weights(&[0.5; 520]).unwrap();
+        layers.start(375, &mut arena, Key::new(1, 0, Stream::Sampler)).unwrap();
+        assert_eq!(layers.live(arena.marks()), [100, 25]);
+        let live = |at: usize| arena.marks()[at] & KEEP != 0;
+        for at in 0..520 {
+            let inside = layers.ranges().iter().any(|range| range.contains(&at));
+            let want = if inside && live(at) {
+                1.0
+            } else if inside {
+                0.0
+            } else {
+                0.5
+            };
+            assert_eq!(arena.weights()[at], want, "place {at}");
+        }
+    }
 
     #[test]
     fn parts_are_whole_and_add_up() {
