@@ -97,7 +97,7 @@ impl StochasticGates {
     pub(super) fn multiply_adds(&self, rows: usize, columns: usize) -> f64 {
         // The first penalty closes most gates, and what is closed is not read again.
         let row = 2.0 * network_size(columns, &self.hidden);
-        let penalties = 1.0 + 0.1 * (self.penalties.len() - 1) as f64;
+        let penalties = 1.0 + 0.1 * self.penalties.len().saturating_sub(1) as f64;
         row * penalties * (rows * self.epochs) as f64
     }
 
