@@ -16,8 +16,7 @@ use crate::{interrupt, output};
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
-  thinfer select houses.csv --target price
-  thinfer select patients.parquet --target outcome --json --out selection.json")]
+  thinfer select houses.csv --target price --compare lasso --out selection.json")]
 pub(crate) struct Args {
     /// The table: .csv, .tsv or .parquet, with a header
     table: PathBuf,

@@ -29,8 +29,8 @@ const WORTHWHILE: f64 = 0.8;
 /// mean loss + λ/p Σⱼ P(zⱼ > 0), P(zⱼ > 0) = Φ(μⱼ/σ),
 ///
 /// by Adam. Without noise, `zⱼ = min(1, max(0, μⱼ))`; a column is selected where it is above 0.
-/// Penalties are run from the smallest on, each from where the last one ended; the largest is taken
-/// whose validation loss is within one standard error of the least.
+/// Penalties are run from the smallest on, each anew on the columns that the one before has not
+/// closed; the largest is taken whose validation loss is within one standard error of the least.
 ///
 /// | name | symbol | default | range | too large |
 /// |---|---|---|---|---|
@@ -97,7 +97,7 @@ impl StochasticGates {
     pub(super) fn multiply_adds(&self, rows: usize, columns: usize) -> f64 {
         // The first penalty closes most gates, and what is closed is not read again.
         let row = 2.0 * network_size(columns, &self.hidden);
-        let penalties = 1.0 + 0.1 * (self.penalties.len() - 1) as f64;
+        let penalties = 1.0 + 0.1 * self.penalties.len().saturating_sub(1) as f64;
         row * penalties * (rows * self.epochs) as f64
     }
 
@@ -126,10 +126,12 @@ impl StochasticGates {
         penalties.sort_by(f64::total_cmp);
         let shape = Shape { hidden: &self.hidden, activation: Activation::Tanh, bias: true };
         let whole = perceptron(data, shape)?;
-        let mut run = Run::start(&whole, &data.train, self, seed)?;
+        let mut columns: Vec<usize> = (0..whole.input_len()).collect();
         let mut points = Vec::new();
-        for (at, &penalty) in penalties.iter().enumerate() {
-            self.train(&mut run, penalty, (seed, at as u32), stop)?;
+        for &penalty in &penalties {
+            let mut run = Run::start(&whole, &data.train, &columns, self, seed)?;
+            self.train(&mut run, penalty, seed, stop)?;
+            columns.clone_from(&run.columns);
             let gates = run.gates(&whole);
             let predictor = Predictor::single(whole.clone(), run.whole_weights(&whole));
             let loss = judged(&predictor.predict(&data.validation)?, &data.validation);
@@ -155,22 +157,14 @@ impl StochasticGates {
         })
     }
 
-    /// Trains with one λ, from where the run stands.
-    fn train(
-        &self,
-        run: &mut Run,
-        penalty: f64,
-        (seed, at): (u64, u32),
-        stop: &AtomicBool,
-    ) -> Result<()> {
-        let mut batches = Batches::new(run.data.rows(), self.batch, seed, at);
+    /// Trains with one λ.
+    fn train(&self, run: &mut Run, penalty: f64, seed: u64, stop: &AtomicBool) -> Result<()> {
+        let mut batches = Batches::new(run.data.rows(), self.batch, seed, 0);
         let batch = self.batch.min(run.data.rows());
-        let noise = Key::new(seed, at, Stream::Sampler);
+        let noise = Key::new(seed, 0, Stream::Sampler);
         let steps = batches.an_epoch() * self.epochs as u64;
         let pull = (penalty / run.inputs as f64) as f32;
         let mut eps = vec![0.0; run.inputs];
-        run.weight_adam = Adam::new(run.weights.len());
-        run.gate_adam = Adam::new(run.mu.len());
         for step in 0..steps {
             if step % STEPS_A_LOOK == 0 {
                 check_stop(stop)?;
@@ -202,25 +196,36 @@ fn gated(weights: &[f32], layer: &Param, gates: &[f32]) -> Vec<f32> {
 }
 
 impl Run {
+    /// Fresh weights and gates for some columns; the weights are those that a fresh whole network
+    /// would have there.
     fn start(
         whole: &Network,
         train: &Dataset,
+        columns: &[usize],
         settings: &StochasticGates,
         seed: u64,
     ) -> Result<Self> {
-        let inputs = train.columns();
         let mut arena = Arena::new(whole, 0);
         crate::methods::initialize(&mut arena, whole.loss(), seed, 0)?;
+        let all = columns.len() == whole.input_len();
+        let part = if all { None } else { whole.with_inputs(columns) };
+        let (network, data, weights) = match part {
+            None => (whole.clone(), train.clone(), arena.weights().to_vec()),
+            Some((network, map)) => {
+                let weights = map.iter().map(|&i| arena.weights()[i as usize]).collect();
+                (network, train.take_columns(columns), weights)
+            }
+        };
         Ok(Self {
-            inputs,
-            plan: Plan::new(whole, settings.batch.min(train.rows()))?,
-            data: train.clone(),
-            columns: (0..inputs).collect(),
-            weights: arena.weights().to_vec(),
-            mu: vec![settings.start as f32; inputs],
-            weight_adam: Adam::new(whole.params().len()),
-            gate_adam: Adam::new(inputs),
-            network: whole.clone(),
+            inputs: whole.input_len(),
+            plan: Plan::new(&network, settings.batch.min(train.rows()))?,
+            data,
+            columns: columns.to_vec(),
+            mu: vec![settings.start as f32; columns.len()],
+            weight_adam: Adam::new(network.params().len()),
+            gate_adam: Adam::new(columns.len()),
+            weights,
+            network,
         })
     }
 
@@ -358,12 +363,16 @@ mod tests {
         let gates = quick();
         let shape = Shape { hidden: &gates.hidden, activation: Activation::Tanh, bias: true };
         let whole = perceptron(&data, shape).unwrap();
-        let mut run = Run::start(&whole, &data.train, &gates, 1).unwrap();
+        let all: Vec<usize> = (0..12).collect();
+        let mut run = Run::start(&whole, &data.train, &all, &gates, 1).unwrap();
         run.mu = (0..12).map(|j| if j % 3 == 0 { 0.5 } else { -9.0 }).collect();
         let before = run.whole_weights(&whole);
         run.drop_closed(0.5, 50).unwrap();
         assert_eq!(run.columns, [0, 3, 6, 9]);
         assert_eq!(run.whole_weights(&whole), before);
+        // A fresh start on these columns has the weights that they had in the whole network.
+        let fresh = Run::start(&whole, &data.train, &run.columns, &gates, 1).unwrap();
+        assert_eq!(fresh.weights, run.weights);
     }
 
     #[test]
