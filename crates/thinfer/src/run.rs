@@ -192,14 +192,16 @@ pub struct Run {
 }
 
 /// Files and folders that belong to a run; nothing else in its folder is ever touched.
-const OWN_FILES: [&str; 6] = [
-    "config.toml",
-    "run.json",
-    "evaluation.json",
-    "history.csv",
-    "posterior.safetensors",
-    "report.html",
-];
+const OWN_FILES: [&str; 5] =
+    ["config.toml", "run.json", "evaluation.json", "history.csv", "report.html"];
+
+/// Whether a file is an export of the run: `posterior` or `sampleNNN`, in one of the formats.
+fn is_export(name: &str) -> bool {
+    let Some((stem, ending)) = name.split_once('.') else { return false };
+    let number = stem.strip_prefix("sample").is_some_and(|number| number.parse::<usize>().is_ok());
+    (stem == "posterior" || number)
+        && ["safetensors", "architecture.json", "onnx"].contains(&ending)
+}
 
 /// How to run.
 pub struct Control<'a> {
@@ -392,6 +394,9 @@ fn remove_run(folder: &Path) -> Result<()> {
         }
         // Stays where the user put something into it.
         let _ = fs::remove_dir(&chain);
+    }
+    for export in list(folder).into_iter().filter(|path| is_export(&name(path))) {
+        remove(export)?;
     }
     // run.json last: until then an interrupted removal is still recognised as a run.
     for own in OWN_FILES.iter().filter(|own| **own != "run.json").chain(&["run.json"]) {

@@ -13,6 +13,7 @@ use safetensors::tensor::{Dtype, TensorView};
 use thinfer_engine::{Network, Op, Param};
 
 use crate::error::{Error, Result};
+use crate::posterior::Tensors;
 use crate::train::container::write_whole;
 
 /// A set of weights and the running statistics that belong to it.
@@ -57,6 +58,14 @@ struct Entry<'a> {
     statistic: bool,
 }
 
+impl Entry<'_> {
+    /// Our values in PyTorch's order.
+    fn in_pytorch<T: Copy>(&self, values: &[T]) -> Vec<T> {
+        let rows = values.chunks_exact(self.inner.pixels * self.inner.channels);
+        rows.flat_map(|row| self.inner.places().map(|at| row[at])).collect()
+    }
+}
+
 fn entries(network: &Network) -> Vec<Entry<'_>> {
     let mut inner: BTreeMap<usize, Inner> = BTreeMap::new();
     for node in network.nodes() {
@@ -90,26 +99,63 @@ fn counters(network: &Network) -> impl Iterator<Item = String> {
     norms.map(|norm| format!("{norm}.num_batches_tracked"))
 }
 
-fn to_bytes(network: &Network, weights: &Weights) -> Result<Vec<u8>> {
-    let broken = |e: safetensors::SafeTensorError| {
-        Error::Data(format!("the weights could not be written: {e}"))
-    };
+/// A parameter or statistic as PyTorch has it.
+pub(crate) struct Laid {
+    pub(crate) name: String,
+    pub(crate) shape: Vec<usize>,
+    pub(crate) values: Vec<f32>,
+}
+
+impl Laid {
+    pub(crate) fn bytes(&self) -> Vec<u8> {
+        self.values.iter().flat_map(|v| v.to_le_bytes()).collect()
+    }
+}
+
+/// All parameters in the order of [`Network::params`], then all statistics in theirs.
+pub(crate) fn laid_out(network: &Network, weights: &Weights) -> Result<Vec<Laid>> {
     let lengths = [network.params().len(), network.stats().len()];
     if [weights.params.len(), weights.stats.len()] != lengths {
         return Err(Error::Data("the weights do not belong to this network".into()));
     }
-    let mut tensors: Vec<(String, Dtype, Vec<usize>, Vec<u8>)> = Vec::new();
-    for entry in entries(network) {
-        let values = if entry.statistic { &weights.stats } else { &weights.params };
-        let values = &values[entry.param.range()];
-        let row = entry.inner.pixels * entry.inner.channels;
-        let mut bytes = Vec::with_capacity(4 * values.len());
-        for row in values.chunks_exact(row) {
-            entry.inner.places().for_each(|at| bytes.extend(row[at].to_le_bytes()));
-        }
-        tensors.push((entry.param.name.clone(), Dtype::F32, entry.shape, bytes));
-    }
+    let laid = |entry: Entry<'_>| {
+        let from = if entry.statistic { &weights.stats } else { &weights.params };
+        let values = entry.in_pytorch(&from[entry.param.range()]);
+        Laid { name: entry.param.name.clone(), shape: entry.shape, values }
+    };
+    Ok(entries(network).into_iter().map(laid).collect())
+}
+
+/// Masks of weights, one byte an element, laid out like the weights they belong to; of biases and
+/// norms only where something is pruned.
+pub(crate) fn laid_out_masks(network: &Network, keep: &[u8]) -> Tensors {
+    let masks = entries(network).into_iter().filter(|entry| !entry.statistic).filter_map(|entry| {
+        let mask = &keep[entry.param.range()];
+        let told = entry.param.role.is_weight() || mask.contains(&0);
+        let name = format!("mask/{}", entry.param.name);
+        told.then(|| (name, Dtype::U8, entry.shape.clone(), entry.in_pytorch(mask)))
+    });
+    masks.collect()
+}
+
+/// The tensors of a file: [`laid_out`] and the step counters of batch norms.
+pub(crate) fn tensors(network: &Network, weights: &Weights) -> Result<Tensors> {
+    let laid = laid_out(network, weights)?.into_iter();
+    let mut tensors: Tensors = laid
+        .map(|tensor| {
+            let bytes = tensor.bytes();
+            (tensor.name, Dtype::F32, tensor.shape, bytes)
+        })
+        .collect();
     tensors.extend(counters(network).map(|name| (name, Dtype::I64, vec![], vec![0; 8])));
+    Ok(tensors)
+}
+
+fn to_bytes(network: &Network, weights: &Weights) -> Result<Vec<u8>> {
+    let broken = |e: safetensors::SafeTensorError| {
+        Error::Data(format!("the weights could not be written: {e}"))
+    };
+    let tensors = tensors(network, weights)?;
     let views = tensors
         .iter()
         .map(|(name, dtype, shape, bytes)| {
@@ -123,11 +169,31 @@ fn to_bytes(network: &Network, weights: &Weights) -> Result<Vec<u8>> {
 }
 
 fn from_bytes(path: &Path, network: &Network, bytes: &[u8]) -> Result<Weights> {
-    let file = SafeTensors::deserialize(bytes).map_err(|e| {
+    let file = open(path, bytes)?;
+    let (weights, extra) = from_tensors(path, network, &file, "")?;
+    if extra.is_empty() {
+        return Ok(weights);
+    }
+    Err(unfit(path, &format!("not in the network: {}", extra.join(", "))))
+}
+
+/// The tensors of a file's bytes.
+pub(crate) fn open<'a>(path: &Path, bytes: &'a [u8]) -> Result<SafeTensors<'a>> {
+    SafeTensors::deserialize(bytes).map_err(|e| {
         Error::store(path, format!("is not a whole safetensors file ({e}); write it again"))
-    })?;
+    })
+}
+
+/// The weights whose names start with `prefix`, and the names under it that are not the network's.
+pub(crate) fn from_tensors(
+    path: &Path,
+    network: &Network,
+    file: &SafeTensors<'_>,
+    prefix: &str,
+) -> Result<(Weights, Vec<String>)> {
     let (mut missing, mut wrong) = (Vec::new(), Vec::new());
-    let mut extra: BTreeSet<&str> = file.names().into_iter().collect();
+    let mut extra: BTreeSet<&str> =
+        file.names().into_iter().filter_map(|name| name.strip_prefix(prefix)).collect();
     for name in counters(network) {
         extra.remove(name.as_str());
     }
@@ -138,7 +204,7 @@ fn from_bytes(path: &Path, network: &Network, bytes: &[u8]) -> Result<Weights> {
     for entry in entries(network) {
         let name = &entry.param.name;
         extra.remove(name.as_str());
-        let Ok(tensor) = file.tensor(name) else {
+        let Ok(tensor) = file.tensor(&format!("{prefix}{name}")) else {
             missing.push(format!("`{name}`"));
             continue;
         };
@@ -158,20 +224,23 @@ fn from_bytes(path: &Path, network: &Network, bytes: &[u8]) -> Result<Weights> {
         }
     }
     let extra: Vec<String> = extra.into_iter().map(|name| format!("`{name}`")).collect();
+    if missing.is_empty() && wrong.is_empty() {
+        return Ok((weights, extra));
+    }
     let problems: Vec<String> =
         [("missing", missing), ("not in the network", extra), ("wrong", wrong)]
             .into_iter()
             .filter(|(_, names)| !names.is_empty())
             .map(|(what, names)| format!("{what}: {}", names.join(", ")))
             .collect();
-    if problems.is_empty() {
-        return Ok(weights);
-    }
-    let problems = problems.join("; ");
-    Err(Error::store(
+    Err(unfit(path, &problems.join("; ")))
+}
+
+fn unfit(path: &Path, problems: &str) -> Error {
+    Error::store(
         path,
         format!("does not fit the network ({problems}); choose the network it was made from"),
-    ))
+    )
 }
 
 /// The numbers of a tensor, from any of the types that training leaves behind.

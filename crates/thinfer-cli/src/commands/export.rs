@@ -1,26 +1,44 @@
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde_json::json;
 use thinfer::data::table::human_bytes;
+use thinfer::export::{self, Exported, Format, Options, Samples};
 
 use crate::context::Context;
 use crate::{output, run_folder};
 
-/// Export the posterior samples of a run, with masks and names
+/// Take samples of a run elsewhere, at the size that pruning left
 #[derive(clap::Args)]
 #[command(after_help = "\
-The file is read back and compared bit by bit.
+The file is read again, and its answers to made-up rows are compared with those
+of the run. Where they differ, nothing is written and the exit code is 3.
+
+A safetensors file has the names and layouts of PyTorch; the description of the
+network goes beside it as NAME.architecture.json. An ONNX graph takes pixels
+from 0 to 1, or the columns of a table by their names, and answers with
+probabilities, or with mean and sd. See docs/export.md.
 
 Examples:
   thinfer export runs/example1
-  thinfer export runs/example1 --format safetensors --out posterior.safetensors")]
+  thinfer export runs/cifar10 --format onnx --fold-norms
+  thinfer export runs/cifar10 --sample last --out model.safetensors")]
 pub(crate) struct Args {
     /// The folder of the run
     run: PathBuf,
-    /// The format of the file
+    /// The format of the file: safetensors or onnx
     #[arg(long, value_enum, default_value_t, hide_possible_values = true)]
-    format: Format,
-    /// Where to write [default: RUN/posterior.safetensors]
+    format: FormatName,
+    /// Which samples: all that share their chain's final mask, averaged by an
+    /// ONNX graph; or the last; or one by number, from 0
+    #[arg(long, value_name = "all|last|N", default_value = "all")]
+    sample: Samples,
+    /// Make batch norms part of the layers before them
+    #[arg(long)]
+    fold_norms: bool,
+    /// Keep the full size, with zeros where weights are pruned
+    #[arg(long)]
+    dense: bool,
+    /// Where to write [default: RUN/posterior.FORMAT, or RUN/sampleNNN.FORMAT]
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
     /// Replace FILE
@@ -29,33 +47,66 @@ pub(crate) struct Args {
 }
 
 #[derive(Clone, Copy, Default, clap::ValueEnum)]
-enum Format {
+enum FormatName {
     #[default]
     Safetensors,
+    Onnx,
+}
+
+impl From<FormatName> for Format {
+    fn from(name: FormatName) -> Self {
+        match name {
+            FormatName::Safetensors => Format::Safetensors,
+            FormatName::Onnx => Format::Onnx,
+        }
+    }
 }
 
 pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<()> {
+    let format = args.format.into();
     if let Some(out) = &args.out {
         output::check_free(out, args.force)?;
+        if format == Format::Safetensors {
+            output::check_free(&export::description_path(out), args.force)?;
+        }
     }
     let (info, posterior) = run_folder::open_posterior(&args.run, context)?;
-    let path = args.out.clone().unwrap_or_else(|| args.run.join("posterior.safetensors"));
-    let exported = match args.format {
-        Format::Safetensors => thinfer::export::safetensors(&info, &posterior, &path)?,
-    };
-    let shown = path.display().to_string();
-    context.say(&format!(
-        "{} samples, {} tensors, {}; read back and equal",
-        exported.samples,
-        exported.tensors,
-        human_bytes(exported.bytes as u64)
-    ));
+    let options = Options { samples: args.sample, fold_norms: args.fold_norms, dense: args.dense };
+    let default = || export::default_path(&args.run, &posterior, args.sample, format);
+    let path = args.out.clone().unwrap_or_else(default);
+    let exported = export::export(&info, &posterior, format, &options, &path)?;
+    context.say(&summary(&exported));
+    let shown = |path: &Path| path.display().to_string();
+    let files: Vec<String> = exported.files.iter().map(|file| shown(file)).collect();
     let json = json!({
-        "run": args.run.display().to_string(),
-        "file": shown,
+        "run": shown(&args.run),
+        "file": files[0],
+        "files": files,
         "samples": exported.samples,
-        "tensors": exported.tensors,
+        "parameters": exported.parameters.0,
+        "parameters_before": exported.parameters.1,
         "bytes": exported.bytes,
+        "difference": exported.difference,
     });
-    context.result(&json, || shown.clone())
+    context.result(&json, || files.join("\n"))
+}
+
+fn summary(exported: &Exported) -> String {
+    let (after, before) = exported.parameters;
+    let size = if after == before {
+        format!("{after} parameters")
+    } else {
+        format!("{after} of {before} parameters")
+    };
+    let samples = match exported.samples {
+        1 => "1 sample".to_owned(),
+        several => format!("{several} samples"),
+    };
+    let agreement = if exported.difference == 0.0 {
+        "equal to the run's".to_owned()
+    } else {
+        format!("within {:.0e} of the run's", exported.difference)
+    };
+    let bytes = human_bytes(exported.bytes as u64);
+    format!("{samples} of {size}, {bytes}; read back, its answers are {agreement}")
 }

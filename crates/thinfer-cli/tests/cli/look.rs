@@ -7,7 +7,7 @@ use insta::assert_snapshot;
 use serde_json::{Value, json};
 use thinfer::data::table::{OutColumn, Table, Values, write_columns};
 
-use crate::workspace::Workspace;
+use crate::workspace::{Workspace, names};
 
 const INPUT: &str = "\
 x1,x2,x3,x4,x5,x6,x7,x8,y
@@ -156,13 +156,18 @@ fn a_report_is_rewritten_in_its_run_and_nowhere_else() {
 }
 
 #[test]
-fn an_export_holds_the_samples_bit_by_bit() {
+fn an_export_at_full_size_holds_the_samples_bit_by_bit() {
     let workspace = Workspace::trained();
-    let result = workspace.json(&["export", "runs/tiny", "--format", "safetensors"]);
+    let result = workspace.json(&["export", "runs/tiny", "--dense"]);
     assert_eq!(result["file"], "runs/tiny/posterior.safetensors");
+    assert_eq!(result["files"][1], "runs/tiny/posterior.architecture.json");
+    assert_eq!(result["difference"], 0.0);
+    assert_eq!(result["parameters"], result["parameters_before"]);
     let exported = tensors(&fs::read(workspace.path("runs/tiny/posterior.safetensors")).unwrap());
-    let info: Value = serde_json::from_str(exported.1["thinfer"].as_str().unwrap()).unwrap();
-    let samples = info["samples"].as_array().unwrap();
+    let about: Value = serde_json::from_str(exported.1["thinfer"].as_str().unwrap()).unwrap();
+    let beside = fs::read(workspace.path("runs/tiny/posterior.architecture.json")).unwrap();
+    assert_eq!(serde_json::from_slice::<Value>(&beside).unwrap(), about);
+    let samples = about["samples"].as_array().unwrap();
     assert_eq!(result["samples"], samples.len());
     assert!(!samples.is_empty());
     for (at, sample) in samples.iter().enumerate() {
@@ -172,13 +177,44 @@ fn an_export_holds_the_samples_bit_by_bit() {
             assert_eq!(exported.0[&format!("sample{at:03}.{name}")], bytes, "{name}");
         }
     }
-    assert_eq!(info["names"].as_array().unwrap().len(), 8);
-    assert_eq!(info["schema"]["target_name"], "y");
-    assert!(info["config"].as_str().unwrap().contains("epochs = 20"));
-    workspace.write("mine.safetensors", "mine");
-    let refused = workspace.fails(2, &["export", "runs/tiny", "--out", "mine.safetensors"]);
-    assert!(refused.contains("already exists"), "{refused}");
+    assert_eq!(about["input"]["columns"].as_array().unwrap().len(), 8);
+    assert_eq!(about["output"]["name"], "y");
+    assert!(about["config"].as_str().unwrap().contains("epochs = 20"));
+    for file in ["mine.safetensors", "other.architecture.json"] {
+        workspace.write(file, "mine");
+        let out = file.replace("architecture.json", "safetensors");
+        let refused = workspace.fails(2, &["export", "runs/tiny", "--out", &out]);
+        assert!(refused.contains(&format!("{file} already exists")), "{refused}");
+        assert_eq!(fs::read(workspace.path(file)).unwrap(), b"mine");
+    }
     workspace.succeeds(&["export", "runs/tiny", "--out", "mine.safetensors", "--force"]);
+}
+
+#[test]
+fn exports_say_what_they_hold_and_belong_to_the_run() {
+    let workspace = Workspace::trained();
+    let outcome = workspace.succeeds(&["export", "runs/tiny", "--format", "onnx"]);
+    assert_eq!(outcome.stdout, "runs/tiny/posterior.onnx\n");
+    assert!(outcome.stderr.contains("; read back, its answers are"), "{}", outcome.stderr);
+    let result = workspace.json(&["export", "runs/tiny", "--format", "onnx", "--sample", "last"]);
+    assert_eq!(result["samples"], 1);
+    assert!(result["difference"].as_f64().unwrap() < 2e-5, "{result}");
+    let one = result["file"].as_str().unwrap().to_owned();
+    assert!(one.starts_with("runs/tiny/sample00") && one.ends_with(".onnx"), "{one}");
+    let number = one.trim_start_matches("runs/tiny/sample").trim_end_matches(".onnx");
+    let again = workspace.json(&["export", "runs/tiny", "--sample", number]);
+    assert_eq!(again["file"], one.replace("onnx", "safetensors"));
+    let refused = workspace.fails(2, &["export", "runs/tiny", "--sample", "99"]);
+    assert!(refused.contains("`--sample`: there is no sample 99; the run has"), "{refused}");
+    let refused = workspace.fails(2, &["export", "runs/tiny", "--sample", "first"]);
+    assert!(refused.contains("counted from 0, or `last`, or `all`"), "{refused}");
+    // A run that takes the place of this one takes its exports away, and nothing else.
+    workspace.write("runs/tiny/sample.onnx", "mine");
+    workspace.succeeds(&["train", "tiny.toml", "--force", "--quiet"]);
+    let left = names(&workspace.path("runs/tiny"));
+    let exports: Vec<&String> = left.iter().filter(|n| n.contains("onnx")).collect();
+    assert_eq!(exports, ["sample.onnx"]);
+    assert!(!left.iter().any(|name| name.ends_with("architecture.json")), "{left:?}");
 }
 
 /// A safetensors file, read by its specification: tensors and metadata.

@@ -1,0 +1,111 @@
+//! What a graph answers: probabilities of classes, or mean and standard deviation of a number.
+
+use thinfer_engine::Loss;
+
+use super::graph::Graph;
+use super::proto::Attribute;
+use crate::export::part::Part;
+
+/// Names of outputs.
+pub(in crate::export) const LOGITS: &str = "logits";
+pub(in crate::export) const PROBABILITIES: &str = "probabilities";
+pub(in crate::export) const MEANS: &str = "means";
+pub(in crate::export) const MEAN: &str = "mean";
+pub(in crate::export) const SD: &str = "sd";
+
+/// The outputs of a graph for a loss. With several samples there are their own answers as well.
+pub(super) fn outputs(loss: &Loss, samples: usize) -> Vec<&'static str> {
+    match loss {
+        Loss::Bernoulli | Loss::CrossEntropy { .. } => vec![PROBABILITIES, LOGITS],
+        Loss::Gaussian { .. } if samples > 1 => vec![MEAN, SD, MEANS],
+        Loss::Gaussian { .. } => vec![MEAN, SD],
+    }
+}
+
+/// Writes the outputs from what the networks of `parts` give, `raw`. Numbers are put into the
+/// user's units by `target`, mean and standard deviation.
+pub(super) fn head(graph: &mut Graph, parts: &[Part], raw: &[String], target: (f64, f64)) {
+    let [first, ..] = parts else { return };
+    let width = first.network.output_len();
+    match first.network.loss() {
+        Loss::CrossEntropy { .. } => {
+            let (all, axis) = stacked(graph, raw);
+            let p = graph.node("p", "Softmax", &[&all], vec![Attribute::int("axis", axis)]);
+            let p = averaged(graph, p, raw.len());
+            classes(graph, &all, &p, raw.len(), [width, width]);
+        }
+        Loss::Bernoulli => {
+            let (all, _) = stacked(graph, raw);
+            let p = graph.node("p", "Sigmoid", &[&all], Vec::new());
+            let p = averaged(graph, p, raw.len());
+            let one = graph.floats("one", &[1], &[1.0]);
+            let q = graph.node("q", "Sub", &[&one, &p], Vec::new());
+            let both = graph.node("pq", "Concat", &[&q, &p], vec![Attribute::int("axis", 1)]);
+            classes(graph, &all, &both, raw.len(), [width, 2]);
+        }
+        Loss::Gaussian { .. } => {
+            let noise = parts.iter().map(|part| part.noise_sd().powi(2)).sum::<f64>();
+            number(graph, raw, noise / parts.len() as f64, target, width);
+        }
+    }
+}
+
+/// Samples behind one another, (rows, samples, outputs), and the axis of the outputs. One sample
+/// stays as it is.
+fn stacked(graph: &mut Graph, raw: &[String]) -> (String, i64) {
+    match raw {
+        [one] => (one.clone(), 1),
+        several => (stack(graph, several), 2),
+    }
+}
+
+fn stack(graph: &mut Graph, raw: &[String]) -> String {
+    let axis = graph.integers("samples/axis", &[1]);
+    let each: Vec<String> = raw
+        .iter()
+        .map(|one| graph.node(&format!("{one}/sample"), "Unsqueeze", &[one, &axis], Vec::new()))
+        .collect();
+    let each: Vec<&str> = each.iter().map(String::as_str).collect();
+    graph.node("samples", "Concat", &each, vec![Attribute::int("axis", 1)])
+}
+
+fn averaged(graph: &mut Graph, value: String, samples: usize) -> String {
+    if samples == 1 { value } else { mean_of_samples(graph, "averaged", &value, false) }
+}
+
+fn mean_of_samples(graph: &mut Graph, name: &str, value: &str, keep: bool) -> String {
+    let attributes = vec![Attribute::ints("axes", &[1]), Attribute::int("keepdims", keep.into())];
+    graph.node(name, "ReduceMean", &[value], attributes)
+}
+
+fn classes(graph: &mut Graph, logits: &str, p: &str, samples: usize, widths: [usize; 2]) {
+    let about = "the mean over samples of their probabilities, class by class";
+    graph.output(p, PROBABILITIES, &widths[1..], about);
+    let shape = [samples, widths[0]];
+    let shape = if samples == 1 { &shape[1..] } else { &shape[..] };
+    graph.output(logits, LOGITS, shape, "what each network gives, before it is a probability");
+}
+
+/// Mean and deviation of an equal-weight mixture of normal distributions: the variance is the mean
+/// of the variances, and that of the means.
+fn number(graph: &mut Graph, raw: &[String], noise: f64, target: (f64, f64), width: usize) {
+    let all = stack(graph, raw);
+    let mean = mean_of_samples(graph, "average", &all, true);
+    let apart = graph.node("apart", "Sub", &[&all, &mean], Vec::new());
+    let square = graph.node("apart/square", "Mul", &[&apart, &apart], Vec::new());
+    let between = mean_of_samples(graph, "between", &square, false);
+    let noise = graph.floats("noise", &[1], &[noise as f32]);
+    let variance = graph.node("variance", "Add", &[&between, &noise], Vec::new());
+    let deviation = graph.node("deviation", "Sqrt", &[&variance], Vec::new());
+    let centre = graph.floats("target/mean", &[1], &[target.0 as f32]);
+    let scale = graph.floats("target/sd", &[1], &[target.1 as f32]);
+    let scaled = graph.node("samples/scaled", "Mul", &[&all, &scale], Vec::new());
+    let means = graph.node("samples/means", "Add", &[&scaled, &centre], Vec::new());
+    let sd = graph.node("sd/units", "Mul", &[&deviation, &scale], Vec::new());
+    let mean = mean_of_samples(graph, "mean/units", &means, false);
+    graph.output(&mean, MEAN, &[width], "the mean of the prediction");
+    graph.output(&sd, SD, &[width], "its standard deviation, noise included");
+    if raw.len() > 1 {
+        graph.output(&means, MEANS, &[raw.len(), width], "the mean that each sample predicts");
+    }
+}
