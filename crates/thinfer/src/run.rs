@@ -195,11 +195,11 @@ pub struct Run {
 const OWN_FILES: [&str; 5] =
     ["config.toml", "run.json", "evaluation.json", "history.csv", "report.html"];
 
-/// Whether a file is an export of the run: `posterior` or `sampleNNN`, in one of the formats.
+/// Whether a file is an export of the run: `posterior`, `small` or `sampleNNN`, in one of the formats.
 fn is_export(name: &str) -> bool {
     let Some((stem, ending)) = name.split_once('.') else { return false };
     let number = stem.strip_prefix("sample").is_some_and(|number| number.parse::<usize>().is_ok());
-    (stem == "posterior" || number)
+    (stem == "posterior" || stem == "small" || number)
         && ["safetensors", "architecture.json", "onnx"].contains(&ending)
 }
 

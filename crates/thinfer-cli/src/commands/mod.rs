@@ -14,6 +14,7 @@ mod report;
 mod reproduce;
 mod select;
 mod selftest;
+mod shrink;
 mod train;
 
 use crate::context::Context;
@@ -45,6 +46,7 @@ commands! {
     Eval: eval,
     Predict: predict,
     Report: report,
+    Shrink: shrink,
     Export: export,
     Methods: methods,
     Doctor: doctor,

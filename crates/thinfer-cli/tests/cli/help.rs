@@ -21,6 +21,7 @@ fn every_help_fits_one_screen_and_shows_an_example() {
         "eval",
         "predict",
         "report",
+        "shrink",
         "export",
         "methods",
         "doctor",
