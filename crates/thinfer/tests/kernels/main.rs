@@ -355,8 +355,8 @@ fn cv_adam_has_the_bits_of_the_cpu() {
 #[test]
 fn sgd_has_the_bits_of_the_cpu() {
     use sgd::Pruned;
-    let masks = [None, Some(Pruned::KeepsMomentum), Some(Pruned::Rests)];
-    for (pruned, nesterov) in masks.into_iter().flat_map(|mask| [(mask, false), (mask, true)]) {
+    let (keeps, rests) = (Some(Pruned::KeepsMomentum), Some(Pruned::Rests));
+    for (pruned, nesterov) in [(None, false), (None, true), (keeps, true), (rests, false)] {
         let coeffs = sgd::Coeffs { momentum: 0.9, decay: 5e-4, rate: 0.1, nesterov };
         let scalars = SgdScalars { coeffs, pruned };
         let kernel = if pruned.is_some() { kernels::SGD_MASKED } else { kernels::SGD };
