@@ -14,7 +14,7 @@ pub(super) struct Builder<'a> {
     present: &'a Present,
     reach: &'a Channels,
     layout: Layout,
-    builder: NetworkBuilder,
+    made: NetworkBuilder,
     /// For each node that stays, the node it became.
     became: Vec<Option<NodeId>>,
     /// Lists that were made already: readers of the same channels share them.
@@ -40,7 +40,7 @@ impl<'a> Builder<'a> {
             present,
             reach,
             layout,
-            builder,
+            made: builder,
             became,
             selected: BTreeMap::new(),
             params: Vec::new(),
@@ -59,7 +59,7 @@ impl<'a> Builder<'a> {
         if let Loss::Gaussian { scale: Scale::Learned { param, .. } } = loss {
             self.params.push(self.network.params()[param].offset as u32);
         }
-        let network = self.builder.finish(output, loss)?;
+        let network = self.made.finish(output, loss)?;
         Ok(Shrunk {
             network,
             params: self.params,
@@ -88,14 +88,14 @@ impl<'a> Builder<'a> {
                 let (out, biased) = (count(own), bias.is_some());
                 self.weights(&params[*weight], own, &reads, 1);
                 self.bias(*bias, own);
-                self.builder.conv2d_with(&node.name, from, out, *window, biased)
+                self.made.conv2d_with(&node.name, from, out, *window, biased)
             }
             Op::Linear { weight, bias } => {
                 let (from, reads) = self.reading(at)?;
                 let shape = self.network.nodes()[node.inputs[0].0].shape;
                 self.weights(&params[*weight], own, &reads, shape.height * shape.width);
                 self.bias(*bias, own);
-                self.builder.linear_with(&node.name, from, count(own), bias.is_some())
+                self.made.linear_with(&node.name, from, count(own), bias.is_some())
             }
             Op::BatchNorm { scale, shift, mean, variance, momentum, eps } => {
                 let from = self.by_channel(node.inputs[0], own)?;
@@ -104,23 +104,23 @@ impl<'a> Builder<'a> {
                 self.params.extend(picked(&params[*shift], own));
                 self.stats.extend(picked(&stats[*mean], own));
                 self.stats.extend(picked(&stats[*variance], own));
-                self.builder.batch_norm_with(&node.name, from, *momentum, *eps)
+                self.made.batch_norm_with(&node.name, from, *momentum, *eps)
             }
             Op::MaxPool { window } => {
                 let from = self.by_channel(node.inputs[0], own)?;
-                self.builder.max_pool(from, *window)
+                self.made.max_pool(from, *window)
             }
             Op::GlobalAveragePool => {
                 let from = self.by_channel(node.inputs[0], own)?;
-                self.builder.global_average_pool(from)
+                self.made.global_average_pool(from)
             }
             Op::Relu => {
                 let from = self.by_channel(node.inputs[0], own)?;
-                self.builder.relu(from)
+                self.made.relu(from)
             }
             Op::Tanh => {
                 let from = self.by_channel(node.inputs[0], own)?;
-                self.builder.tanh(from)
+                self.made.tanh(from)
             }
             Op::Add => self.sum(at),
             Op::Input | Op::Select { .. } | Op::Spread { .. } => Err(EngineError::Network {
@@ -152,7 +152,7 @@ impl<'a> Builder<'a> {
         if let Some(known) = self.selected.get(&(found, list.clone())) {
             return Ok(*known);
         }
-        let select = self.builder.select(found, list.clone())?;
+        let select = self.made.select(found, list.clone())?;
         self.selected.insert((found, list), select);
         Ok(select)
     }
@@ -173,11 +173,11 @@ impl<'a> Builder<'a> {
             sides.push(if both == *own {
                 side
             } else {
-                self.builder.spread(side, places(&both, own), count(own))?
+                self.made.spread(side, places(&both, own), count(own))?
             });
         }
         match sides[..] {
-            [a, b] => self.builder.add(a, b),
+            [a, b] => self.made.add(a, b),
             [one] => Ok(one),
             // Nothing goes in: the channels stay only because a later node has to have some.
             _ => self.by_channel(node.inputs[0], own),

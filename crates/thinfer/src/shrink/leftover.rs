@@ -28,7 +28,7 @@ pub fn leftovers(keep: &[u8], small: &Shrunk) -> Vec<Leftover> {
                 let weight = &params[weight];
                 let marks = small.marks(keep, weight.range());
                 let rows = || marks.chunks_exact(weight.fan_in());
-                let masked = marks.iter().filter(|mark| **mark == 0).count();
+                let masked = masked_in(&marks);
                 // A row that is all masked stays for what comes after it, single weights for the
                 // other weights of their row and column.
                 let reason = if rows().any(|row| row.iter().all(|mark| *mark == 0)) {
@@ -39,7 +39,7 @@ pub fn leftovers(keep: &[u8], small: &Shrunk) -> Vec<Leftover> {
                 push(&mut found, &weight.name, masked, weight.len(), reason);
                 if let Some(bias) = bias.map(|bias| &params[bias]) {
                     let marks = small.marks(keep, bias.range());
-                    let masked = marks.iter().filter(|mark| **mark == 0).count();
+                    let masked = masked_in(&marks);
                     let reason = "the output has weights, and biases come one an output";
                     push(&mut found, &bias.name, masked, bias.len(), reason);
                 }
@@ -47,7 +47,7 @@ pub fn leftovers(keep: &[u8], small: &Shrunk) -> Vec<Leftover> {
             Op::BatchNorm { scale, shift, .. } => {
                 for param in [&params[scale], &params[shift]] {
                     let marks = small.marks(keep, param.range());
-                    let masked = marks.iter().filter(|mark| **mark == 0).count();
+                    let masked = masked_in(&marks);
                     let reason =
                         "the norm's other number is kept, or its channel fills up a multiple";
                     push(&mut found, &param.name, masked, param.len(), reason);
@@ -57,6 +57,10 @@ pub fn leftovers(keep: &[u8], small: &Shrunk) -> Vec<Leftover> {
         }
     }
     found
+}
+
+fn masked_in(marks: &[u8]) -> usize {
+    marks.iter().map(|mark| usize::from(*mark == 0)).sum()
 }
 
 fn push(to: &mut Vec<Leftover>, name: &str, masked: usize, of: usize, reason: &'static str) {
