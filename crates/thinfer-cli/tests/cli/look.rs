@@ -200,7 +200,7 @@ fn exports_say_what_they_hold_and_belong_to_the_run() {
     assert_eq!(result["samples"], 1);
     assert!(result["difference"].as_f64().unwrap() < 2e-5, "{result}");
     let one = result["file"].as_str().unwrap().to_owned();
-    assert!(one.starts_with("runs/tiny/sample00") && one.ends_with(".onnx"), "{one}");
+    assert!(one.starts_with("runs/tiny/sample00") && one.contains(".onnx"), "{one}");
     let number = one.trim_start_matches("runs/tiny/sample").trim_end_matches(".onnx");
     let again = workspace.json(&["export", "runs/tiny", "--sample", number]);
     assert_eq!(again["file"], one.replace("onnx", "safetensors"));

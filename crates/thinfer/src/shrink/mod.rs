@@ -1,9 +1,9 @@
 //! Cuts what is dead out of a masked network: a smaller network, the same function.
 //!
-//! A channel is dead when it is always zero or when nothing reads it, see [`reach`]. It is cut at
-//! every node; where a layer reads or writes only some channels of a residual stream, a list of them
-//! ([`thinfer_engine::Op::Select`], [`thinfer_engine::Op::Spread`]) stands between the two. What is dead but stays, and why,
-//! is in [`leftovers`]. `docs/shrink.md` states the rules.
+//! A channel is dead when it is always zero or when nothing reads it. It is cut at every node; where a
+//! layer reads or writes only some channels of a residual stream, a list of them
+//! ([`thinfer_engine::Op::Select`], [`thinfer_engine::Op::Spread`]) stands between the two. What is
+//! dead but stays, and why, is in [`leftovers`]. `docs/shrink.md` states the rules.
 
 mod build;
 mod check;
