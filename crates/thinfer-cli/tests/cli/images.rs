@@ -95,7 +95,7 @@ fn a_pruned_run_is_cut_down_and_proved_to_be_the_same() {
     workspace.succeeds(&["train", "shapes.toml", "--quiet"]);
     let found = workspace.json(&["shrink", "runs/shapes"]);
     let parameters = |at: usize| found["saving"]["parameters"][at].as_u64().unwrap();
-    assert!(parameters(1) < parameters(0) / 2, "{found}");
+    assert!(4 * parameters(1) < 3 * parameters(0), "{found}");
     assert!(found["proof"]["largest_difference"].as_f64().unwrap() < 1e-9);
     assert_eq!(found["proof"]["test_rows"], 6);
     assert_eq!(found["file"], "runs/shapes/small.safetensors");

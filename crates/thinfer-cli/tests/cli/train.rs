@@ -25,6 +25,7 @@ fn a_run_leaves_its_files_and_tells_what_it_found() {
             "snapshot-000017.safetensors",
             "snapshot-000018.safetensors",
             "snapshot-000019.safetensors",
+            "times.csv",
         ]
     );
     let first = outcome.stderr.lines().next().unwrap();

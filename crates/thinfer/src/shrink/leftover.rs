@@ -33,6 +33,8 @@ pub fn leftovers(keep: &[u8], small: &Shrunk) -> Vec<Leftover> {
                 // other weights of their row and column.
                 let reason = if rows().any(|row| row.iter().all(|mark| *mark == 0)) {
                     "an output without weights still gets a bias, a norm's shift or a side of a sum"
+                } else if columns(&marks, weight.fan_in()).any(|kept| !kept) {
+                    "other pixels of the same channels are read"
                 } else {
                     "other outputs read the same inputs, and a layer is a full rectangle"
                 };
@@ -57,6 +59,11 @@ pub fn leftovers(keep: &[u8], small: &Shrunk) -> Vec<Leftover> {
         }
     }
     found
+}
+
+/// For each input of a layer, whether any weight that reads it is kept.
+fn columns(marks: &[u8], inputs: usize) -> impl Iterator<Item = bool> + '_ {
+    (0..inputs).map(move |input| marks[input..].iter().step_by(inputs).any(|mark| *mark != 0))
 }
 
 fn masked_in(marks: &[u8]) -> usize {
