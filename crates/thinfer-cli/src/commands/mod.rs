@@ -14,6 +14,7 @@ mod report;
 mod reproduce;
 mod select;
 mod selftest;
+mod subnetwork;
 mod train;
 
 use crate::context::Context;
@@ -46,6 +47,7 @@ commands! {
     Predict: predict,
     Report: report,
     Export: export,
+    Subnetwork: subnetwork,
     Methods: methods,
     Doctor: doctor,
     Selftest: selftest,
