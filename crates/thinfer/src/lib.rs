@@ -51,6 +51,7 @@ pub mod select;
 pub mod selectors;
 pub mod selftest;
 pub mod shrink;
+pub mod subnetwork;
 pub mod train;
 pub mod weights;
 

@@ -15,6 +15,7 @@ mod reproduce;
 mod select;
 mod selftest;
 mod shrink;
+mod subnetwork;
 mod train;
 
 use crate::context::Context;
@@ -48,6 +49,7 @@ commands! {
     Report: report,
     Shrink: shrink,
     Export: export,
+    Subnetwork: subnetwork,
     Methods: methods,
     Doctor: doctor,
     Selftest: selftest,

@@ -23,6 +23,7 @@ fn every_help_fits_one_screen_and_shows_an_example() {
         "report",
         "shrink",
         "export",
+        "subnetwork",
         "methods",
         "doctor",
         "selftest",
@@ -243,6 +244,36 @@ fn help_of_export() {
     Examples:
       thinfer export runs/example1
       thinfer export runs/cifar10 --format onnx --sample last --fold-norms
+    ");
+}
+
+#[test]
+fn help_of_subnetwork() {
+    assert_snapshot!(help("subnetwork"), @"
+    Let the samples of a run share most weights: size and scores
+
+    Usage: thinfer subnetwork [OPTIONS] <RUN>
+
+    Arguments:
+      <RUN>  The folder of the run
+
+    Options:
+          --shares <LIST>    Shares of the live weights that samples keep apart
+                             [default: 0.01,0.03,0.1,0.3,1]
+          --chain <N>        The chain whose samples are taken [default: the first]
+          --out <FILE>       Also write the samples there, with --share
+          --share <SHARE>    The share in FILE [default: 0.1]
+          --force            Replace FILE
+          --device <DEVICE>  cpu, cuda or cuda:N [default: a GPU where one works]
+      -q, --quiet            Only results and errors, no progress or notices
+          --json             Print the result as one JSON object
+      -h, --help             Print help
+
+    Sizes are at what pruning left, against full snapshots of that size.
+
+    Examples:
+      thinfer subnetwork runs/shapes --shares 0.02,0.2
+      thinfer subnetwork runs/shapes --out shared.safetensors --share 0.1
     ");
 }
 

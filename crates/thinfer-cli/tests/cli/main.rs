@@ -9,5 +9,6 @@ mod images;
 mod interrupt;
 mod look;
 mod selectors;
+mod subnetwork;
 mod train;
 mod workspace;

@@ -1,0 +1,149 @@
+//! What sharing costs: size and scores of shared samples beside the full ones.
+
+use serde::Serialize;
+use thinfer_engine::Dataset;
+
+use super::{Samples, Subnetwork};
+use crate::error::{Error, Result};
+use crate::evaluate::{Scores, score};
+use crate::images::classify;
+use crate::metrics;
+use crate::posterior::{Posterior, Predictive};
+use crate::run::{ImageRun, Trained};
+use crate::train::OnCuda;
+
+/// One way to keep the samples.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Row {
+    /// The share of live numbers that every sample has for itself.
+    pub share: f64,
+    /// How many numbers that are.
+    pub differing: usize,
+    /// Bytes of the file.
+    pub bytes: usize,
+    /// The same as a share of the bytes of full snapshots.
+    pub of_full: f64,
+    /// Scores of the ensemble on the test rows or images.
+    pub scores: Scores,
+}
+
+/// Size and scores of some shares.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Study {
+    /// The chain whose samples these are.
+    pub chain: u32,
+    /// How many samples there are.
+    pub samples: usize,
+    /// Numbers of one sample at the size that pruning left: parameters and running statistics.
+    pub numbers: usize,
+    /// Those of them that are not pruned.
+    pub live: usize,
+    /// Those of them that are not the same in all samples.
+    pub varying: usize,
+    /// Numbers of one sample of the whole network.
+    pub whole_numbers: usize,
+    /// Full snapshots: nothing is shared.
+    pub full: Row,
+    /// The last sample alone.
+    pub last: Row,
+    /// Each share.
+    pub shares: Vec<Row>,
+}
+
+/// Measures `shares` on the test rows or images of a run, for the samples of one chain, the first
+/// unless said otherwise; on the GPU where one is given and the run is on images.
+pub fn study(
+    run: &Trained,
+    chain: Option<u32>,
+    shares: &[f64],
+    on: Option<&OnCuda>,
+) -> Result<(Samples, Study)> {
+    let posterior = of_chain(run, chain)?;
+    let samples = Samples::of(&posterior)?;
+    let test = Test::of(run, &samples, on);
+    let full = samples.full().to_bytes()?.len();
+    let row = |share: f64, kept: Subnetwork| -> Result<Row> {
+        let bytes = kept.to_bytes()?.len();
+        Ok(Row {
+            share,
+            differing: kept.differing(),
+            bytes,
+            of_full: bytes as f64 / full as f64,
+            scores: test.scores(&kept.posterior())?,
+        })
+    };
+    let measured = Study {
+        chain: posterior.members[0].chain,
+        samples: posterior.members.len(),
+        numbers: samples.numbers[0].len(),
+        live: samples.live(),
+        varying: samples.order.len(),
+        whole_numbers: posterior.network.params().len() + posterior.network.stats().len(),
+        full: row(1.0, samples.full())?,
+        last: row(0.0, Samples::of(&posterior.last())?.sharing(0.0)?)?,
+        shares: shares
+            .iter()
+            .map(|&share| row(share, samples.sharing(share)?))
+            .collect::<Result<_>>()?,
+    };
+    Ok((samples, measured))
+}
+
+/// The samples of one chain that share its final mask.
+fn of_chain(run: &Trained, chain: Option<u32>) -> Result<Posterior> {
+    let mut posterior = match run {
+        Trained::Table(run) => run.posterior(),
+        Trained::Images(run) => run.posterior(),
+    };
+    let chains = posterior.chains();
+    let wanted = chain.or(chains.first().copied()).unwrap_or(0);
+    if !chains.is_empty() && !chains.contains(&wanted) {
+        let known = chains.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
+        let problem = format!("is {wanted}, but the chains with samples are {known}");
+        return Err(Error::config("--chain", problem));
+    }
+    posterior.members.retain(|member| member.chain == wanted);
+    Ok(posterior)
+}
+
+/// What the samples are scored on.
+enum Test<'a> {
+    Table { rows: Dataset, scale: (f64, f64) },
+    Images { run: &'a ImageRun, on: Option<&'a OnCuda> },
+}
+
+impl<'a> Test<'a> {
+    fn of(run: &'a Trained, samples: &Samples, on: Option<&'a OnCuda>) -> Self {
+        match run {
+            Trained::Table(run) => {
+                let columns: Vec<usize> = samples.inputs().iter().map(|c| *c as usize).collect();
+                let rows = run.data.test.take_columns(&columns);
+                Test::Table { rows, scale: run.data.schema.target_scale() }
+            }
+            Trained::Images(run) => Test::Images { run, on },
+        }
+    }
+
+    fn scores(&self, posterior: &Posterior) -> Result<Scores> {
+        let (run, on) = match self {
+            Test::Table { rows, scale } => {
+                return Ok(score(&posterior.predict(rows)?, rows, *scale));
+            }
+            Test::Images { run, on } => (run, *on),
+        };
+        let (test, classes) = (&run.data.test, run.data.classes.len());
+        let (network, augment) = (&posterior.network, &run.data.augment);
+        let members = classify(network, &posterior.members, test, augment, on)?;
+        let mean = Predictive::Classes { classes, members }.mean();
+        let truth = test.labels();
+        Ok(Scores {
+            members: posterior.members.len(),
+            mse: None,
+            accuracy: metrics::accuracy_from_probabilities(&mean, classes, truth),
+            nll: metrics::negative_log_likelihood_classes(&mean, classes, truth),
+            coverage90: None,
+            ece: metrics::ece(&mean, classes, truth, metrics::ECE_BINS).map(|c| c.ece),
+            brier: metrics::brier(&mean, classes, truth),
+        })
+    }
+}
