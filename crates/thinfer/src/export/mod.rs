@@ -119,7 +119,7 @@ pub fn export(
             let equal = options.dense && !options.fold_norms;
             let limit = if equal { 0.0 } else { LIMIT };
             let difference =
-                publish(&files, |bytes| check_tensors(path, &probe, &expected, bytes, limit))?;
+                publish(&files, |bytes| check_tensors(path, &probe, &expected, &bytes, limit))?;
             (files, difference)
         }
         Format::Onnx => {
@@ -149,10 +149,10 @@ fn check_tensors(
     path: &Path,
     probe: &Probe,
     expected: &Expected,
-    bytes: Vec<u8>,
+    bytes: &[u8],
     limit: f64,
 ) -> Result<f64> {
-    let (about, samples) = read(path, &bytes)?;
+    let (about, samples) = read(path, bytes)?;
     if samples.len() != expected.raw.len() {
         return Err(Error::Promise(format!(
             "the export holds {} samples instead of {}; please report this",

@@ -130,7 +130,7 @@ fn a_wrong_number_breaks_the_promise_and_leaves_what_was_there() {
 
     let about = Architecture::new(&info, &parts, true).unwrap();
     let (good, _) = tensors::to_bytes(&parts, &[], &about).unwrap();
-    let check = |bytes| check_tensors(Path::new("t"), &probe, &expected, bytes, 0.0);
+    let check = |bytes: Vec<u8>| check_tensors(Path::new("t"), &probe, &expected, &bytes, 0.0);
     assert_eq!(check(good.clone()).unwrap(), 0.0);
     let at = good.windows(4).position(|bytes| bytes == weight).unwrap();
     let mut bad = good.clone();

@@ -69,8 +69,10 @@ pub(in crate::export) fn outputs_of(
         outputs.iter().map(|name| model.node_id(name)).collect::<std::result::Result<Vec<_>, _>>();
     let values = model.run(inputs, &ids.map_err(|e| broken(&e))?, None).map_err(|e| broken(&e))?;
     let floats = |value: Value| {
-        let tensor = value.into_tensor::<f32>();
-        tensor.map(|t| t.into_data()).ok_or_else(|| broken(&"an output is not of numbers"))
+        let Some(tensor) = value.into_tensor::<f32>() else {
+            return Err(broken(&"an output is not of numbers"));
+        };
+        Ok(tensor.into_data())
     };
     values.into_iter().map(floats).collect()
 }
