@@ -12,7 +12,7 @@ use crate::{output, run_folder};
 /// Leftovers in the text at most; the JSON has all of them.
 const SHOWN: usize = 8;
 
-/// Cut out of a run what pruning left dead, and prove that nothing changed
+/// Cut out what pruning left dead, and prove that nothing changed
 #[derive(clap::Args)]
 #[command(after_help = "\
 Every sample is cut down and compared with the masked network in double

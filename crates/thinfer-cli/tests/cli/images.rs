@@ -88,7 +88,7 @@ fn what_does_not_fit_a_run_on_images_is_said() {
 #[test]
 fn a_pruned_run_is_cut_down_and_proved_to_be_the_same() {
     let workspace = Workspace::new();
-    workspace.write("shapes.toml", &SHAPES.replace("[prune]", "[prune]\ntarget = 0.7"));
+    workspace.write("shapes.toml", &SHAPES.replace("warm_up_epochs = 1", "warm_up_epochs = 0\ntarget = 0.7"));
     workspace.succeeds(&["train", "shapes.toml", "--quiet"]);
     let found = workspace.json(&["shrink", "runs/shapes"]);
     let parameters = |at: usize| found["saving"]["parameters"][at].as_u64().unwrap();
