@@ -10,35 +10,28 @@ use crate::{output, run_folder};
 /// Take samples of a run elsewhere, at the size that pruning left
 #[derive(clap::Args)]
 #[command(after_help = "\
-The file is read again, and its answers to made-up rows are compared with those
-of the run. Where they differ, nothing is written and the exit code is 3.
-
-A safetensors file has the names and layouts of PyTorch; the description of the
-network goes beside it as NAME.architecture.json. An ONNX graph takes pixels
-from 0 to 1, or the columns of a table by their names, and answers with
-probabilities, or with mean and sd. See docs/export.md.
+The file is read again and its answers are compared with the run's; where they
+differ, nothing is written. docs/export.md describes the formats.
 
 Examples:
   thinfer export runs/example1
-  thinfer export runs/cifar10 --format onnx --fold-norms
-  thinfer export runs/cifar10 --sample last --out model.safetensors")]
+  thinfer export runs/cifar10 --format onnx --sample last --fold-norms")]
 pub(crate) struct Args {
     /// The folder of the run
     run: PathBuf,
-    /// The format of the file: safetensors or onnx
+    /// safetensors, or an onnx graph
     #[arg(long, value_enum, default_value_t, hide_possible_values = true)]
     format: FormatName,
-    /// Which samples: all that share their chain's final mask, averaged by an
-    /// ONNX graph; or the last; or one by number, from 0
-    #[arg(long, value_name = "all|last|N", default_value = "all")]
+    /// all, last, or a number from 0
+    #[arg(long, value_name = "WHICH", default_value = "all")]
     sample: Samples,
     /// Make batch norms part of the layers before them
     #[arg(long)]
     fold_norms: bool,
-    /// Keep the full size, with zeros where weights are pruned
+    /// Keep the full size, with zeros where pruned
     #[arg(long)]
     dense: bool,
-    /// Where to write [default: RUN/posterior.FORMAT, or RUN/sampleNNN.FORMAT]
+    /// Where to write [default: RUN/posterior.FORMAT]
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
     /// Replace FILE

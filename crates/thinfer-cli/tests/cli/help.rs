@@ -227,33 +227,22 @@ fn help_of_export() {
       <RUN>  The folder of the run
 
     Options:
-          --format <FORMAT>      The format of the file: safetensors or onnx
-                                 [default: safetensors]
-          --sample <all|last|N>  Which samples: all that share their chain's final
-                                 mask, averaged by an ONNX graph; or the last; or
-                                 one by number, from 0 [default: all]
-          --fold-norms           Make batch norms part of the layers before them
-          --dense                Keep the full size, with zeros where weights are
-                                 pruned
-          --out <FILE>           Where to write [default: RUN/posterior.FORMAT, or
-                                 RUN/sampleNNN.FORMAT]
-          --force                Replace FILE
-      -q, --quiet                Only results and errors, no progress or notices
-          --json                 Print the result as one JSON object
-      -h, --help                 Print help
+          --format <FORMAT>  safetensors, or an onnx graph [default: safetensors]
+          --sample <WHICH>   all, last, or a number from 0 [default: all]
+          --fold-norms       Make batch norms part of the layers before them
+          --dense            Keep the full size, with zeros where pruned
+          --out <FILE>       Where to write [default: RUN/posterior.FORMAT]
+          --force            Replace FILE
+      -q, --quiet            Only results and errors, no progress or notices
+          --json             Print the result as one JSON object
+      -h, --help             Print help
 
-    The file is read again, and its answers to made-up rows are compared with those
-    of the run. Where they differ, nothing is written and the exit code is 3.
-
-    A safetensors file has the names and layouts of PyTorch; the description of the
-    network goes beside it as NAME.architecture.json. An ONNX graph takes pixels
-    from 0 to 1, or the columns of a table by their names, and answers with
-    probabilities, or with mean and sd. See docs/export.md.
+    The file is read again and its answers are compared with the run's; where they
+    differ, nothing is written. docs/export.md describes the formats.
 
     Examples:
       thinfer export runs/example1
-      thinfer export runs/cifar10 --format onnx --fold-norms
-      thinfer export runs/cifar10 --sample last --out model.safetensors
+      thinfer export runs/cifar10 --format onnx --sample last --fold-norms
     ");
 }
 
