@@ -11,9 +11,11 @@ use crate::commands::Command;
     version,
     disable_help_subcommand = true,
     max_term_width = 80,
-    // As usual, without the first two blank lines: all commands are to fit one screen.
-    help_template = "{about}\n{usage-heading} {usage}\n{all-args}{after-help}",
-    after_help = "\
+    // As usual, with one blank line alone: all commands are to fit one screen.
+    help_template = "\
+{about}
+{usage-heading} {usage}
+{all-args}
 Examples:
   thinfer train configs/example1.toml"
 )]

@@ -8,7 +8,7 @@ use crate::vectorize::vectorize;
 /// Elements a task works on; small enough for the first-level cache with every buffer beside it.
 const CHUNK: usize = 4096;
 /// Below this many elements one thread is done before another one has woken up.
-const WORTH_SHARING: usize = 2048;
+const WORTH_SHARING: usize = 16384;
 
 /// The flat buffers of one chain: weights, gradient, a method's state, masks.
 ///
@@ -23,6 +23,7 @@ pub struct Arena {
     state: Vec<Vec<f32>>,
     marks: Vec<u8>,
     stats: Vec<f32>,
+    origin: Option<Vec<u32>>,
     touched: bool,
     clipped: u64,
     record: Option<Vec<Call>>,
@@ -33,7 +34,8 @@ pub struct Arena {
 ///
 /// Every such kernel has one signature: weights, what the network reads where that is kept apart, its
 /// bf16 copy, gradient, two state buffers, marks, length, a table of scalars with one entry a step,
-/// the step, and a factor on the gradient.
+/// the step, a factor on the gradient, and the numbers that key the noise where they are not the
+/// weights' own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kernel {
     /// CUDA C++.
@@ -68,6 +70,9 @@ pub struct Clip {
 pub struct Chunk<'a> {
     /// Index of the first element in the flat buffers, for keyed noise.
     pub first: usize,
+    /// The numbers that key the noise of these elements, where they are not their indices; empty
+    /// otherwise.
+    pub origin: &'a [u32],
     /// The weights that the method owns.
     pub weights: &'a mut [f32],
     /// What the network reads, where the method keeps it apart from `weights`; empty otherwise.
@@ -110,6 +115,55 @@ impl Arena {
         arena
     }
 
+    /// Zeroed buffers for a network that was cut out of a larger one. `origin` has, for each of its
+    /// parameters' elements, the index in the larger one, which keys its noise; behind them may stand
+    /// elements that no network reads but that a method still moves.
+    pub fn part(network: &Network, origin: Vec<u32>, state_buffers: usize) -> Self {
+        let stats = Self::new(network, 0).stats;
+        let mut table = network.params().clone();
+        if let rest @ 1.. = origin.len().saturating_sub(table.len()) {
+            table.push("rest".into(), vec![rest], Role::Bias);
+        }
+        Self { stats, origin: Some(origin), ..Self::for_table(table, state_buffers) }
+    }
+
+    /// Where the elements lie in a larger arena, if they are a part of one.
+    pub fn origin(&self) -> Option<&[u32]> {
+        self.origin.as_deref()
+    }
+
+    /// Fills weights, marks and statistics of a part from the larger arena, and with `all` the method's
+    /// state too; statistic i from `stats[i]`.
+    pub fn take_from(&mut self, larger: &Arena, stats: &[u32], all: bool) {
+        let Some(at) = &self.origin else { return };
+        gather(&mut self.weights, &larger.weights, at);
+        gather(&mut self.marks, &larger.marks, at);
+        gather(&mut self.stats, &larger.stats, stats);
+        if let (Some(to), Some(from)) = (&mut self.forward, &larger.forward) {
+            gather(to, from, at);
+        }
+        if all {
+            self.state.iter_mut().zip(&larger.state).for_each(|(to, from)| gather(to, from, at));
+        }
+    }
+
+    /// Puts weights and statistics back to where [`Arena::take_from`] found them.
+    pub fn give_weights(&self, larger: &mut Arena, stats: &[u32]) {
+        let Some(at) = &self.origin else { return };
+        scatter(&mut larger.weights, &self.weights, at);
+        scatter(&mut larger.stats, &self.stats, stats);
+    }
+
+    /// Puts the method's state, and what the network reads where that is a copy, back to where
+    /// [`Arena::take_from`] found them.
+    pub fn give_state(&self, larger: &mut Arena) {
+        let Some(at) = &self.origin else { return };
+        larger.state.iter_mut().zip(&self.state).for_each(|(to, from)| scatter(to, from, at));
+        if let (Some(to), Some(from)) = (&mut larger.forward, &self.forward) {
+            scatter(to, from, at);
+        }
+    }
+
     /// Zeroed buffers for parameters that need no network, as the posterior checks use.
     pub fn for_table(table: ParamTable, state_buffers: usize) -> Self {
         let n = table.len();
@@ -125,6 +179,7 @@ impl Arena {
             record: None,
             recorded: 0,
             stats: Vec::new(),
+            origin: None,
         }
     }
 
@@ -241,19 +296,6 @@ impl Arena {
         copy("the gradient", &mut self.gradient, values)
     }
 
-    /// Sets the gradient to `values` at the places of `map` and to 0 elsewhere.
-    pub fn scatter_gradient(&mut self, map: &[u32], values: &[f32]) -> Result<(), EngineError> {
-        if map.len() != values.len() {
-            let (got, expected) = (values.len(), map.len());
-            return Err(EngineError::Size { what: "the gradient", got, expected });
-        }
-        self.gradient.fill(0.0);
-        for (&to, value) in map.iter().zip(values) {
-            self.gradient[to as usize] = *value;
-        }
-        Ok(())
-    }
-
     /// Replaces a state buffer.
     pub fn set_state(&mut self, at: usize, values: &[f32]) -> Result<(), EngineError> {
         copy("a state buffer", &mut self.state[at], values)
@@ -293,6 +335,7 @@ impl Arena {
             let forward = self.forward.as_deref_mut().unwrap_or(&mut []);
             pass.apply(Chunk {
                 first: 0,
+                origin: self.origin.as_deref().unwrap_or_default(),
                 weights: &mut self.weights,
                 forward,
                 gradient: &self.gradient,
@@ -315,6 +358,7 @@ impl Arena {
             Some(buffer) => buffer.chunks_mut(piece).collect(),
             None => (0..pieces).map(|_| &mut [][..]).collect(),
         };
+        let origins = self.origin.as_deref();
         self.weights
             .par_chunks_mut(piece)
             .zip(forward.par_iter_mut())
@@ -324,7 +368,10 @@ impl Arena {
             .enumerate()
             .for_each(|(at, ((((weights, forward), gradient), marks), state))| {
                 let first = at * piece;
-                pass.apply(Chunk { first, weights, forward, gradient, factor, state, marks });
+                let origin = origins.map_or(&[][..], |all| &all[first..first + weights.len()]);
+                let chunk =
+                    Chunk { first, origin, weights, forward, gradient, factor, state, marks };
+                pass.apply(chunk);
             });
     }
 
@@ -378,6 +425,14 @@ fn clip_factor(gradient: &[f32], marks: &[u8], clip: Clip) -> f32 {
     );
     let norm = sums.iter().sum::<f64>().sqrt();
     if norm > clip.most { (clip.most / norm) as f32 } else { 1.0 }
+}
+
+fn gather<T: Copy>(to: &mut [T], from: &[T], at: &[u32]) {
+    to.iter_mut().zip(at).for_each(|(to, at)| *to = from[*at as usize]);
+}
+
+fn scatter<T: Copy>(to: &mut [T], from: &[T], at: &[u32]) {
+    from.iter().zip(at).for_each(|(from, at)| to[*at as usize] = *from);
 }
 
 fn copy<T: Copy>(what: &'static str, to: &mut [T], from: &[T]) -> Result<(), EngineError> {

@@ -38,6 +38,8 @@ pub enum Stream {
     Predictive = 9,
     /// Crops and mirrorings of training images.
     Augment = 10,
+    /// Which weights live: the first masks, and growth at random places.
+    Mask = 11,
 }
 
 /// The same noise for CUDA kernels, with the elementary functions it needs. A kernel that draws
@@ -143,6 +145,32 @@ impl Key {
         );
     }
 
+    /// Fills `out` with the standard normal numbers of `step` at the indices `at`.
+    pub fn normals_at(self, step: u64, at: &[u32], out: &mut [f32]) {
+        vectorize(
+            #[inline(always)]
+            || {
+                for (at, out) in at.chunks(WIDTH).zip(out.chunks_mut(WIDTH)) {
+                    let (mut radius, mut angle) = ([0; WIDTH], [0; WIDTH]);
+                    let mut second = [false; WIDTH];
+                    for (b, &at) in at.iter().enumerate() {
+                        let (tile, within) = (at / TILE as u32, at % TILE as u32);
+                        let words = self.words(step, tile * WIDTH as u32 + within % WIDTH as u32);
+                        let which = within / WIDTH as u32;
+                        let late = which >= 2;
+                        radius[b] = if late { words[2] } else { words[0] };
+                        angle[b] = if late { words[3] } else { words[1] };
+                        second[b] = which % 2 == 1;
+                    }
+                    for (b, out) in out.iter_mut().enumerate() {
+                        let pair = box_muller(radius[b], angle[b]);
+                        *out = if second[b] { pair.1 } else { pair.0 };
+                    }
+                }
+            },
+        );
+    }
+
     #[inline(always)]
     fn tile(self, step: u64, tile: usize, out: &mut [f32; TILE]) {
         let (mut w0, mut w1, mut w2, mut w3) = ([0; WIDTH], [0; WIDTH], [0; WIDTH], [0; WIDTH]);
@@ -196,6 +224,19 @@ mod tests {
     use super::*;
 
     /// The known-answer vectors that Random123 publishes for `philox4x32 10`.
+    #[test]
+    fn numbers_at_any_place_are_those_of_the_whole() {
+        let key = Key::new(3, 1, Stream::Sampler);
+        let mut all = vec![0.0; 700];
+        key.normals(9, 0, &mut all);
+        let at: Vec<u32> = (0..700).filter(|i| i % 3 != 1).rev().collect();
+        let mut some = vec![0.0; at.len()];
+        key.normals_at(9, &at, &mut some);
+        assert!(
+            at.iter().zip(&some).all(|(at, some)| all[*at as usize].to_bits() == some.to_bits())
+        );
+    }
+
     #[test]
     fn published_known_answers() {
         let cases = [

@@ -29,6 +29,8 @@ pub(crate) trait Real:
     const ZERO: Self;
     const ONE: Self;
     fn of(value: f64) -> Self;
+    /// From single precision, which is exact.
+    fn of_single(value: f32) -> Self;
     fn wide(self) -> f64;
     fn tanh(self) -> Self;
     /// The values themselves where they are single precision, for kernels written for it alone.
@@ -53,6 +55,10 @@ impl Real for f32 {
     const ONE: Self = 1.0;
     fn of(value: f64) -> Self {
         value as f32
+    }
+    #[inline(always)]
+    fn of_single(value: f32) -> Self {
+        value
     }
     fn wide(self) -> f64 {
         self as f64
@@ -84,6 +90,10 @@ impl Real for f64 {
     const ONE: Self = 1.0;
     fn of(value: f64) -> Self {
         value
+    }
+    #[inline(always)]
+    fn of_single(value: f32) -> Self {
+        f64::from(value)
     }
     fn wide(self) -> f64 {
         self

@@ -17,8 +17,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let side = if large { 224 } else { 32 };
     let shape = Shape { height: side, width: side, channels: 3 };
     let network = image_network(&model, shape, if large { 1000 } else { 10 })?;
-    let options =
-        PlanOptions { batch, precision: Precision::Bf16, deterministic: true, training: true };
+    let options = PlanOptions {
+        batch,
+        precision: Precision::Bf16,
+        deterministic: true,
+        training: true,
+        hasty: false,
+    };
     let steps = profile_plan(&Gpu::open(0)?, &network, options)?;
 
     let mut kinds = BTreeMap::<&str, (f64, usize)>::new();

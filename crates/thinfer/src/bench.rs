@@ -1,5 +1,9 @@
 //! How long one training step takes, in parts, and how that compares with what the device can do.
 
+mod updates;
+
+pub use updates::{Update, Updates, updates};
+
 use std::time::{Duration, Instant};
 
 use rayon::prelude::*;
@@ -186,7 +190,7 @@ fn on_gpu(index: usize, network: &Network, options: &Options) -> Result<Bench> {
     let mut arena = Arena::new(network, method.state_buffers());
     initialize(&mut arena, network.loss(), 1, 0)?;
     method.start(&mut arena, method.key)?;
-    let plan = PlanOptions { batch, precision, deterministic, training: true };
+    let plan = PlanOptions { batch, precision, deterministic, training: true, hasty: false };
     let mut session = Session::new(&gpu, network, &arena, source, plan)?;
     session.push(&arena)?;
     let rates = Rates { step_size: 1e-6, temperature: 1e-3, eta: 1e-3, decay_factor: 1.0 };

@@ -6,14 +6,19 @@ use std::sync::Arc;
 use thinfer_engine::noise::{Key, Stream};
 use thinfer_engine::{Loss, Network, Shape};
 
-use crate::config::{Config, MethodKind, NoiseModel, PruneConfig};
+use crate::config::{Config, Members, MethodKind, NoiseModel, PruneConfig};
 use crate::data::{Bundle, ImageData, Task};
 use crate::error::{Error, Result};
 use crate::methods::Method;
+use crate::methods::csgmcmc::{Csgmcmc, CsgmcmcMethod};
 use crate::methods::cv_adam::{CvAdam, CvAdamMethod};
+use crate::methods::dpf_lin::{DpfLin, DpfLinMethod};
+use crate::methods::dsr::{Dsr, DsrMethod};
 use crate::methods::em_mcmc::{EmMcmc, EmMcmcMethod};
 use crate::methods::sgd::Sgd;
 use crate::methods::sghmc::{Sghmc, SghmcMethod};
+use crate::methods::sm::{Sm, SmMethod};
+use crate::methods::sparse::Layers;
 use crate::model::{image_network_with, mlp};
 use crate::prune::{Channels, HardThreshold, Rule, SoftThreshold, Target, group_network};
 use crate::schedule::{Clock, sampling_epochs};
@@ -127,9 +132,47 @@ pub fn build_method<'a>(
         initial_momentum: method.initial_momentum,
         clip: method.clip,
     };
+    let sgd = Sgd {
+        momentum: method.momentum,
+        weight_decay: prior.weight_decay,
+        nesterov: method.nesterov,
+    };
+    let cycles = config.schedule.step_size.schedule(train_rows).cycles(config.train.epochs);
+    let freeze_after_epochs = freeze_after_epochs(prune, &cycles)?;
     Ok(match method.kind {
-        MethodKind::Sgd => {
-            Arc::new(Sgd { momentum: method.momentum, weight_decay: prior.weight_decay })
+        MethodKind::Sgd => Arc::new(sgd),
+        MethodKind::Csgld | MethodKind::Csghmc => Arc::new(CsgmcmcMethod {
+            config: Csgmcmc {
+                momentum: if method.kind == MethodKind::Csgld { 0.0 } else { method.beta1 },
+                weight_decay: prior.weight_decay,
+                sampling_epochs: method.sampling_epochs,
+                clip: method.clip,
+            },
+            cycles,
+            key,
+        }),
+        MethodKind::DpfLin | MethodKind::Sm | MethodKind::Dsr => {
+            let layers = Layers::new(network, &prune.dense_layers);
+            let target = prune.target.unwrap_or_default();
+            let pruned = layers.budget(target, network.params().len())?;
+            let (rate, epochs) = (prune.rate, config.train.epochs);
+            match method.kind {
+                MethodKind::DpfLin => {
+                    let last_epoch = freeze_after_epochs.unwrap_or(epochs * 3 / 4).max(1);
+                    let config = DpfLin { sgd, pruned, last_epoch };
+                    Arc::new(DpfLinMethod { config, layers })
+                }
+                MethodKind::Sm => {
+                    let config = Sm { sgd, rate, epochs, freeze_after_epochs };
+                    Arc::new(SmMethod { config, layers, pruned })
+                }
+                _ => {
+                    // The authors stop after epoch 190 of 200.
+                    let freeze_after_epochs = freeze_after_epochs.unwrap_or(epochs * 19 / 20);
+                    let config = Dsr { sgd, rate, freeze_after_epochs };
+                    Arc::new(DsrMethod { config, layers, pruned, key })
+                }
+            }
         }
         MethodKind::CvAdam => Arc::new(CvAdamMethod {
             config: CvAdam {
@@ -155,8 +198,6 @@ pub fn build_method<'a>(
             // Where no hard threshold is given the paper's rule applies: λ₁ for both. A computed
             // λ₁ depends on the group's size; the first layer's inputs decide.
             let first = network.first_weight().map_or(1, |w| w.shape[0]);
-            let cycles = config.schedule.step_size.schedule(train_rows).cycles(config.train.epochs);
-            let freeze_after_epochs = freeze_after_epochs(prune, &cycles)?;
             let channels = (prune.rule != Rule::MeanSquare)
                 .then(|| Channels::new(network, prune.rule, prune.keep_norm));
             let hard_threshold = match prune.target {
@@ -230,7 +271,10 @@ pub fn chain_specs<'a>(config: &Config, data: impl Into<Problem<'a>>) -> Result<
         );
         return Err(Error::config("schedule.step_size.cycles", problem));
     }
-    let sample_epochs = sampling_epochs(&cycles, config.train.samples_per_cycle);
+    let sample_epochs = match config.train.members {
+        Members::Snapshots => sampling_epochs(&cycles, config.train.samples_per_cycle),
+        Members::Last => vec![clock.epochs - 1],
+    };
     let record_every =
         config.train.record_every_epochs.unwrap_or(clock.epochs.div_ceil(RECORDS)).max(1);
     let fingerprint = config.fingerprint()? ^ data.fingerprint;
@@ -249,6 +293,7 @@ pub fn chain_specs<'a>(config: &Config, data: impl Into<Problem<'a>>) -> Result<
                 record_every,
                 evaluate_every: config.train.evaluate_every_epochs,
                 precision: config.train.precision.into(),
+                shrink: config.prune.shrink,
                 trace: trace.clone(),
                 fingerprint,
             })

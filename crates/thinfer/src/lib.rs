@@ -48,6 +48,7 @@ pub mod reproduce;
 pub mod run;
 pub mod schedule;
 pub mod select;
+pub mod selectors;
 pub mod selftest;
 pub mod shrink;
 pub mod train;

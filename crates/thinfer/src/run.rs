@@ -195,11 +195,11 @@ pub struct Run {
 const OWN_FILES: [&str; 5] =
     ["config.toml", "run.json", "evaluation.json", "history.csv", "report.html"];
 
-/// Whether a file is an export of the run: `posterior` or `sampleNNN`, in one of the formats.
+/// Whether a file is an export of the run: `posterior`, `small` or `sampleNNN`, in one of the formats.
 fn is_export(name: &str) -> bool {
     let Some((stem, ending)) = name.split_once('.') else { return false };
     let number = stem.strip_prefix("sample").is_some_and(|number| number.parse::<usize>().is_ok());
-    (stem == "posterior" || number)
+    (stem == "posterior" || stem == "small" || number)
         && ["safetensors", "architecture.json", "onnx"].contains(&ending)
 }
 
@@ -387,7 +387,8 @@ fn remove_run(folder: &Path) -> Result<()> {
     for chain in list(folder).into_iter().filter(|p| p.is_dir() && name(p).starts_with("chain-")) {
         for file in list(&chain) {
             let file_name = name(&file);
-            if file_name.starts_with("checkpoint") || file_name.starts_with("snapshot-") {
+            let own = ["checkpoint", "snapshot-", "times.csv"];
+            if own.iter().any(|own| file_name.starts_with(own)) {
                 remove(file)?;
             }
         }
@@ -511,13 +512,13 @@ pub fn write_text(path: &Path, text: &str) -> Result<()> {
 /// The history of all chains as one table.
 fn history_csv(results: &[ChainResult]) -> String {
     let mut text = String::from(
-        "chain,epoch,loss,step_size,temperature,effective_temperature,tau_mean,tau_sd,spike_share,pruned_share,live_inputs,largest_loss,clipped_steps,sparsity,hard_threshold,test_accuracy,test_nll\n",
+        "chain,epoch,loss,step_size,temperature,effective_temperature,tau_mean,tau_sd,spike_share,pruned_share,live_inputs,largest_loss,clipped_steps,sparsity,work,hard_threshold,test_accuracy,test_nll\n",
     );
     let cell = |value: Option<f64>| value.map_or(String::new(), |v| v.to_string());
     for result in results {
         for r in &result.records {
             text.push_str(&format!(
-                "{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n",
+                "{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n",
                 result.chain,
                 r.epoch,
                 r.loss,
@@ -532,6 +533,7 @@ fn history_csv(results: &[ChainResult]) -> String {
                 r.largest_loss,
                 r.clipped_steps,
                 r.sparsity,
+                r.work,
                 cell(r.hard_threshold),
                 cell(r.test_accuracy),
                 cell(r.test_nll)

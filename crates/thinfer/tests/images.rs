@@ -69,7 +69,12 @@ fn finish(mut chain: Chain, data: &ImageData) -> (Vec<u8>, Vec<Snapshot>) {
 #[test]
 fn a_cut_in_any_step_changes_no_bit() {
     let data = data();
-    for settings in [&["prune.regrow=false"][..], &["prune.regrow=true"], &["method.kind=sgd"]] {
+    for settings in [
+        &["prune.regrow=false"][..],
+        &["prune.regrow=false", "prune.shrink=always"],
+        &["prune.regrow=true"],
+        &["method.kind=sgd"],
+    ] {
         let spec = spec(settings, &data);
         let (whole, samples) = finish(Chain::start(spec.clone()).unwrap(), &data);
         assert_eq!(samples.len(), 2);

@@ -5,6 +5,7 @@
 //! side in one arena are independent). Means and second moments are averaged over time in each copy;
 //! their spread over copies gives the Monte-Carlo error, and the check allows five of them.
 
+use thinfer::methods::csgmcmc::{Csgmcmc, CsgmcmcMethod};
 use thinfer::methods::cv_adam::{self, CvAdam, CvAdamMethod};
 use thinfer::methods::em_mcmc::{Cadence, EmMcmc, EmMcmcMethod};
 use thinfer::methods::sgd::{self};
@@ -396,6 +397,39 @@ fn algorithm_2_recovers_the_posterior_of_a_linear_regression() {
     }
 }
 
+fn csgmcmc(momentum: f64, weight_decay: f64) -> CsgmcmcMethod {
+    let config = Csgmcmc { momentum, weight_decay, sampling_epochs: Some(1), clip: None };
+    let cycles = std::iter::once(0..1).collect();
+    CsgmcmcMethod { config, cycles, key: Key::new(5, 0, Stream::Sampler) }
+}
+
+/// methods.md section 1: Var(w) = T/λ times 2(1+β) / (2(1+β) − lr λ), at any step and friction.
+#[test]
+fn csgld_and_csghmc_have_the_variance_of_the_formula() {
+    for (beta, dt, lambda, k) in
+        [(0.0, 0.3, 1.0, 1.0), (0.0, 1.0, 0.8, 0.1), (0.1, 0.7, 1.0, 1.0), (0.9, 0.3, 2.0, 0.5)]
+    {
+        let lr: f64 = dt * dt;
+        let factor = 2.0 * (1.0 + beta) / (2.0 * (1.0 + beta) - lr * lambda);
+        let want = k * k / lambda * factor;
+        let relax = ((1.0 - beta) / (lr * lambda)).ceil() as u64 + 20;
+        let length = Length { copies: 4000, burn: 8 * relax, steps: 4 * relax };
+        let got = measure(&csgmcmc(beta, 0.0), &Target::one(lambda, 0.5), rates(k, dt), &length);
+        assert_posterior(&got, &[0.0], &[vec![want]]);
+    }
+}
+
+#[test]
+fn csgld_and_csghmc_recover_the_posterior_of_a_linear_regression() {
+    let n = 200;
+    let target = regression(n, 4.0, [0.5; 3]);
+    for beta in [0.0, 0.1, 0.9] {
+        let method = csgmcmc(beta, target.wd);
+        assert_eq!(method.state_buffers(), usize::from(beta > 0.0));
+        assert_regression_posterior(&method, &target, n, 0.08);
+    }
+}
+
 /// Algorithm 3 with every group in the slab is Algorithm 2, and in the spike it samples the
 /// posterior under the spike's prior.
 #[test]
@@ -558,7 +592,9 @@ fn without_noise_the_sampler_is_sgd_with_momentum() {
     let mut buf = vec![0.0f32; n];
     for step in 0..200 {
         let g: Vec<f32> = w.iter().enumerate().map(|(i, w)| (1.0 + i as f32) * 0.05 * w).collect();
-        sgd::step(0.9, 1e-3, 0.5 * 0.0625, &mut w, &mut buf, &g);
+        let rate = 0.5 * 0.0625;
+        let c = sgd::Coeffs { momentum: 0.9, decay: 1e-3, rate, nesterov: false };
+        sgd::step(&c, &mut w, &mut buf, &g);
         arena.set_gradient(&g).unwrap();
         method.update(&mut arena, Tick { step, epoch: 0, rates: rates(0.0, 0.25) });
         assert_eq!(arena.weights(), w, "step {step}");

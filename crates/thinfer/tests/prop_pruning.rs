@@ -11,7 +11,7 @@ use thinfer::prune::{
 };
 use thinfer::train::Chain;
 use thinfer_engine::noise::{Key, Stream};
-use thinfer_engine::{Dataset, Loss, Param, Plan, Role, elementary};
+use thinfer_engine::{Loss, Param, Role, elementary};
 
 fn random(n: usize, seed: u64, scale: f32) -> Vec<f32> {
     let mut values = vec![0.0; n];
@@ -84,41 +84,6 @@ proptest! {
         let wanted = target * weights.len() as f64;
         prop_assert!(pruned as f64 >= wanted || kept.is_empty());
         prop_assert!((pruned as f64) < wanted + most as f64);
-    }
-
-    /// Dropping input columns whose weights are all zero changes neither output nor gradient.
-    #[test]
-    fn a_network_without_dead_inputs_is_the_same_function(
-        inputs in 2usize..12, hidden in 1usize..7, seed in 0u64..1000, dead in 0u64..4096,
-        tanh in any::<bool>(), rows in 1usize..80,
-    ) {
-        let keep: Vec<usize> = (0..inputs).filter(|i| dead >> i & 1 == 0).collect();
-        prop_assume!(!keep.is_empty());
-        let activation = if tanh { Activation::Tanh } else { Activation::Relu };
-        let network = mlp(inputs, &[hidden, 3], activation, 1, Loss::gaussian(1.0)).unwrap();
-        let mut weights = random(network.params().len(), seed, 0.6);
-        let first = network.first_weight().unwrap();
-        for (at, w) in weights[first.range()].iter_mut().enumerate() {
-            if !keep.contains(&(at % inputs)) {
-                *w = 0.0;
-            }
-        }
-        let data =
-            Dataset::new(inputs, 1, random(rows * inputs, seed + 1, 1.0), random(rows, seed + 2, 1.0))
-                .unwrap();
-        let order: Vec<u32> = (0..rows as u32).collect();
-        let (small, map) = network.with_inputs(&keep).unwrap();
-        let small_weights: Vec<f32> = map.iter().map(|&i| weights[i as usize]).collect();
-        let (mut g, mut small_g) = (vec![0.0; weights.len()], vec![0.0; map.len()]);
-        let loss = Plan::new(&network, rows).unwrap().gradient_at(&weights, &mut [], &data, &order, &mut g).unwrap();
-        let small_loss = Plan::new(&small, rows)
-            .unwrap()
-            .gradient_at(&small_weights, &mut [], &data.take_columns(&keep), &order, &mut small_g)
-            .unwrap();
-        prop_assert!((loss - small_loss).abs() < 1e-5 * (1.0 + loss.abs()));
-        for (&i, value) in map.iter().zip(&small_g) {
-            prop_assert!((g[i as usize] - value).abs() < 1e-5 * (1.0 + value.abs()));
-        }
     }
 
     /// τ stays inside (0, 1), masks only lose under DFP, and pruned weights are exactly zero.

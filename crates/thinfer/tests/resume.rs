@@ -63,12 +63,14 @@ fn assert_resumes(settings: &[&str]) {
 fn dfp_resumes_to_the_same_bits() {
     assert_resumes(&["prune.regrow=false"]);
     assert_resumes(&["prune.regrow=false", "prune.cadence=step"]);
+    assert_resumes(&["prune.regrow=false", "prune.shrink=always"]);
 }
 
 #[test]
 fn dpf_resumes_to_the_same_bits() {
     assert_resumes(&["prune.regrow=true"]);
     assert_resumes(&["prune.regrow=true", "prune.freeze_after_epochs=4"]);
+    assert_resumes(&["prune.regrow=true", "prune.freeze_after_epochs=4", "prune.shrink=always"]);
     // Wide enough for the kernels that read rows in place.
     assert_resumes(&["prune.regrow=true", "data.columns=70", "prune.hard_threshold=0.2"]);
 }
@@ -97,6 +99,20 @@ fn sgd_resumes_to_the_same_bits() {
 }
 
 #[test]
+fn cyclical_samplers_resume_to_the_same_bits() {
+    assert_resumes(&["method.kind=csgld", "method.sampling_epochs=2"]);
+    assert_resumes(&["method.kind=csghmc", "method.clip=0.5"]);
+}
+
+#[test]
+fn sparse_methods_resume_to_the_same_bits() {
+    let sparse = ["prune.target=0.6", "train.samples_per_cycle=2", "prune.rate=0.3"];
+    for kind in ["method.kind=dpf-lin", "method.kind=sm", "method.kind=dsr"] {
+        assert_resumes(&[&[kind], &sparse[..]].concat());
+    }
+}
+
+#[test]
 fn schedules_resume_to_the_same_bits() {
     assert_resumes(&[
         "schedule.temperature.warm_up_epochs=3",
@@ -115,6 +131,13 @@ fn the_runs_above_prune_and_differ_between_presets() {
     };
     let (exact, samples) = run(&[]);
     assert!(samples[3].keep.contains(&0), "the resume tests must cross a pruning step");
+    let (spec, data) = spec(&["prune.shrink=always"]);
+    let mut chain = Chain::start(spec).unwrap();
+    while !chain.is_done() {
+        chain.advance(&data.train).unwrap();
+    }
+    let work: Vec<f64> = chain.records().iter().map(|r| r.work).collect();
+    assert!(work[0] == 1.0 && work[7] < 0.9, "the resume tests must cross a cut: {work:?}");
     let (paper, _) = run(&["preset=paper"]);
     let (code, _) = run(&["preset=reference-code"]);
     assert!(exact != paper && exact != code && paper != code);

@@ -1,5 +1,5 @@
 use thinfer::Error;
-use thinfer::bench::{self, Bench, Options};
+use thinfer::bench::{self, Bench, Options, Update, Updates};
 use thinfer::data::table::human_bytes;
 use thinfer::train::Device;
 use thinfer_engine::cuda::Precision;
@@ -16,7 +16,7 @@ wrn-DEPTH-WIDTH. The method is Algorithm 2; images are random.
 
 Examples:
   thinfer bench --model resnet18-cifar --batch 512
-  thinfer bench --device cpu --model lenet --json")]
+  thinfer bench --updates --json")]
 pub(crate) struct Args {
     #[command(flatten)]
     device: DeviceArgs,
@@ -29,9 +29,12 @@ pub(crate) struct Args {
     /// The arithmetic of a GPU [default: bf16]
     #[arg(long, value_enum)]
     precision: Option<PrecisionArg>,
-    /// Only algorithms that give the same bits every time
+    /// Only algorithms with the same bits every time
     #[arg(long)]
     deterministic: bool,
+    /// Time the update of every method instead
+    #[arg(long)]
+    updates: bool,
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]
@@ -64,8 +67,31 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<()> {
         deterministic: args.deterministic,
     };
     context.say(&format!("{chosen}; {}, batch {}", options.model, options.batch));
+    if args.updates {
+        let result = bench::updates(chosen.device, &options)?;
+        return context.result(&serde_json::to_value(&result)?, || of_updates(&result));
+    }
     let result = bench::bench(chosen.device, &options)?;
     context.result(&serde_json::to_value(&result)?, || to_text(&result))
+}
+
+fn of_updates(result: &Updates) -> String {
+    let head = ["method", "ms", "bytes a weight", "of a copy"];
+    let row = |update: &Update| {
+        let bytes = update.bytes_per_weight.to_string();
+        vec![update.method.into(), number(update.milliseconds), bytes, percent(update.of_copy)]
+    };
+    let mut rows = vec![head.map(str::to_owned).to_vec()];
+    rows.extend(result.updates.iter().map(row));
+    format!(
+        "{}, {} parameters, {}\n{}, copy {} GB/s\n{}",
+        result.model,
+        result.parameters,
+        result.precision.name(),
+        result.device_name,
+        number(1e-9 * result.copy_bytes_per_second),
+        align(&rows)
+    )
 }
 
 fn to_text(result: &Bench) -> String {

@@ -8,11 +8,13 @@ mod data;
 mod doctor;
 mod eval;
 mod export;
+mod methods;
 mod predict;
 mod report;
 mod reproduce;
 mod select;
 mod selftest;
+mod shrink;
 mod train;
 
 use crate::context::Context;
@@ -44,7 +46,9 @@ commands! {
     Eval: eval,
     Predict: predict,
     Report: report,
+    Shrink: shrink,
     Export: export,
+    Methods: methods,
     Doctor: doctor,
     Selftest: selftest,
     Bench: bench,

@@ -4,6 +4,7 @@ use thinfer::config::TaskChoice;
 use thinfer::data::Task;
 use thinfer::data::table::{ReadOptions, Table};
 use thinfer::select::{Control, Options, Selected, check_options, select};
+use thinfer::selectors::{Lasso, Selector, Splbnn, StochasticGates, Svbnn};
 
 use crate::context::Context;
 use crate::device::CpuArgs;
@@ -15,8 +16,7 @@ use crate::{interrupt, output};
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
-  thinfer select houses.csv --target price
-  thinfer select patients.parquet --target outcome --json --out selection.json")]
+  thinfer select houses.csv --target price --compare lasso --out selection.json")]
 pub(crate) struct Args {
     /// The table: .csv, .tsv or .parquet, with a header
     table: PathBuf,
@@ -38,6 +38,9 @@ pub(crate) struct Args {
     /// Treat a column of numbers as a category
     #[arg(long, value_name = "COLUMN")]
     categorical: Vec<String>,
+    /// Also run lasso, stochastic-gates, splbnn or svbnn
+    #[arg(long, value_enum, value_delimiter = ',', hide_possible_values = true)]
+    compare: Vec<CompareArg>,
     /// Also write the result there, as JSON
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
@@ -54,6 +57,26 @@ enum TaskArg {
     Classification,
 }
 
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum CompareArg {
+    Lasso,
+    #[value(alias = "stg")]
+    StochasticGates,
+    Splbnn,
+    Svbnn,
+}
+
+impl From<CompareArg> for Selector {
+    fn from(arg: CompareArg) -> Self {
+        match arg {
+            CompareArg::Lasso => Selector::Lasso(Lasso::default()),
+            CompareArg::StochasticGates => Selector::StochasticGates(StochasticGates::default()),
+            CompareArg::Splbnn => Selector::Splbnn(Splbnn::default()),
+            CompareArg::Svbnn => Selector::Svbnn(Svbnn::default()),
+        }
+    }
+}
+
 pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<()> {
     let chosen = args.device.choose()?;
     if let Some(out) = &args.out {
@@ -68,6 +91,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<()> {
         chains: args.chains,
         seed: args.seed,
         holdout: args.holdout,
+        compare: args.compare.iter().map(|&other| other.into()).collect(),
     };
     check_options(&options)?;
     let reading = ReadOptions { categorical: args.categorical.clone(), may_be_absent: false };
@@ -130,6 +154,27 @@ fn to_text(result: &Selected) -> String {
     text.push_str(&align(&rows));
     if let Some(coverage) = heldout.coverage90 {
         text.push_str(&format!("90 % intervals hold {} of the rows\n", percent(coverage)));
+    }
+    if !result.others.is_empty() {
+        let head = ["selector", "variables", "held out", "seconds", "which"];
+        let mut rows = vec![head.map(str::to_owned).to_vec()];
+        rows.extend(result.others.iter().map(|other| {
+            let score = other.mse.map(|m| format!("MSE {}", number(m)));
+            let score =
+                score.or_else(|| other.accuracy.map(|a| format!("accuracy {}", percent(a))));
+            let mut which = other.selected[..other.selected.len().min(8)].join(" ");
+            if other.selected.len() > 8 {
+                which.push_str(" …");
+            }
+            vec![
+                other.name.to_owned(),
+                other.selected.len().to_string(),
+                score.unwrap_or_default(),
+                format!("{:.1}", other.seconds),
+                which,
+            ]
+        }));
+        text.push_str(&format!("\n{}", align(&rows)));
     }
     text.push_str(&format!("{} chains, {}\n", result.chains, seconds(result.seconds)));
     text

@@ -39,7 +39,7 @@ fn a_folder_that_is_no_run_is_refused() {
     let workspace = Workspace::new();
     fs::create_dir(workspace.path("empty")).unwrap();
     assert_snapshot!(workspace.fails(1, &["eval", "nowhere"]), @"error: nowhere: is not a run folder (it has no run.json); give the folder that `thinfer train` wrote");
-    for command in ["eval", "report", "export"] {
+    for command in ["eval", "report", "shrink", "export"] {
         let message = workspace.fails(1, &[command, "empty"]);
         assert!(message.contains("is not a run folder"), "{message}");
     }

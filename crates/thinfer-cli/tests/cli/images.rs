@@ -84,3 +84,28 @@ fn what_does_not_fit_a_run_on_images_is_said() {
     let error = workspace.fails(2, &["reproduce", "figure1", "--config", "tiny.toml"]);
     assert!(error.contains("a configuration for images"), "{error}");
 }
+
+#[test]
+fn a_pruned_run_is_cut_down_and_proved_to_be_the_same() {
+    let workspace = Workspace::new();
+    workspace.write("shapes.toml", &SHAPES.replace("warm_up_epochs = 1", "warm_up_epochs = 0\ntarget = 0.7"));
+    workspace.succeeds(&["train", "shapes.toml", "--quiet"]);
+    let found = workspace.json(&["shrink", "runs/shapes"]);
+    let parameters = |at: usize| found["saving"]["parameters"][at].as_u64().unwrap();
+    assert!(parameters(1) < parameters(0) / 2, "{found}");
+    assert!(found["proof"]["largest_difference"].as_f64().unwrap() < 1e-9);
+    assert_eq!(found["proof"]["test_rows"], 6);
+    assert_eq!(found["file"], "runs/shapes/small.safetensors");
+    let bytes = fs::metadata(workspace.path("runs/shapes/small.safetensors")).unwrap().len();
+    assert_eq!(found["bytes"], bytes);
+    let text = workspace.succeeds(&["shrink", "runs/shapes", "--out", "s.safetensors"]).stdout;
+    for part in ["masked", "shrunk", "multiply-adds", "the same function"] {
+        assert!(text.contains(part), "`{part}` is missing in\n{text}");
+    }
+    let again = workspace.fails(2, &["shrink", "runs/shapes", "--out", "s.safetensors"]);
+    assert!(again.contains("--force"), "{again}");
+    let page = fs::read_to_string(workspace.path("runs/shapes/report.html")).unwrap();
+    for part in ["Cut down", "Seconds an epoch", "Accuracy against sparsity"] {
+        assert!(page.contains(part), "`{part}` is missing in the report");
+    }
+}

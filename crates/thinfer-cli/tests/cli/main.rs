@@ -8,5 +8,6 @@ mod help;
 mod images;
 mod interrupt;
 mod look;
+mod selectors;
 mod train;
 mod workspace;

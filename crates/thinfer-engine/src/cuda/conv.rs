@@ -33,6 +33,8 @@ const SLOW: f32 = 1.5;
 /// Multiply-adds below which launching takes longer than computing, and engines that are measured then.
 const SMALL: usize = 50_000_000;
 const FEW: usize = 8;
+/// Engines that are measured in haste.
+const HASTY: usize = 3;
 /// Random numbers that fill the buffers, again and again.
 const RANDOM: usize = 1 << 20;
 
@@ -43,6 +45,7 @@ pub(crate) struct Problem {
     pub(crate) geometry: Geometry,
     pub(crate) precision: Precision,
     pub(crate) deterministic: bool,
+    pub(crate) hasty: bool,
 }
 
 impl Problem {
@@ -185,7 +188,9 @@ impl<'a> Chooser<'a> {
             let engines = dnn::engines(graph, dnn::LISTS[list]).unwrap_or_default();
             engines.into_iter().enumerate().map(|(at, engine)| (list, at, engine)).collect()
         };
-        let found = if problem.multiply_adds() < SMALL {
+        let found = if problem.hasty {
+            self.fastest(problem, &list(0), HASTY)
+        } else if problem.multiply_adds() < SMALL {
             self.fastest(problem, &list(0), FEW)
         } else {
             // Where one guess is bad the other is good, and the best is rarely far down in both.

@@ -47,7 +47,8 @@ impl Inference {
     ) -> Result<Self, EngineError> {
         let rows = source.rows();
         let batch = batch.min(rows).max(1);
-        let options = PlanOptions { batch, precision, deterministic: true, training: false };
+        let options =
+            PlanOptions { batch, precision, deterministic: true, training: false, hasty: true };
         let plan = CudaPlan::new(gpu, network, options)?;
         let shape = network.nodes()[0].shape;
         let pixels = shape.height * shape.width;

@@ -27,6 +27,9 @@ pub struct PlanOptions {
     pub deterministic: bool,
     /// Whether gradients are wanted; without them a plan is smaller.
     pub training: bool,
+    /// Whether to take one of the first engines for each convolution instead of looking for the
+    /// fastest: for plans that are not used for long.
+    pub hasty: bool,
 }
 
 pub(super) struct Lower<'a> {
@@ -569,7 +572,7 @@ impl Lower<'_> {
             }
         };
         let (precision, deterministic) = (self.options.precision, self.options.deterministic);
-        Problem { direction, geometry, precision, deterministic }
+        Problem { direction, geometry, precision, deterministic, hasty: self.options.hasty }
     }
 
     pub(super) fn product(

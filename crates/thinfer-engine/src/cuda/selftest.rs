@@ -321,7 +321,8 @@ fn compare(gpu: &Arc<Gpu>, case: &Case, precision: Precision) -> Result<Vec<Chec
     let setting = Setting::new(network, *batch, precision);
     let expected = on_cpu(network, &setting, *batch)?;
     let deterministic = true;
-    let options = PlanOptions { batch: *batch, precision, deterministic, training: true };
+    let options =
+        PlanOptions { batch: *batch, precision, deterministic, training: true, hasty: false };
     let (got, same) = on_gpu(gpu, network, &setting, options)?;
     let limit = limit(precision);
     let check = |what: &str, worst: f64, limit: f64| Check {

@@ -91,6 +91,8 @@ pub struct Session {
     partial: CudaSlice<f64>,
     factor: CudaSlice<f32>,
     clipped: CudaSlice<u32>,
+    /// For each weight, the number that keys its noise, where that is not its own.
+    origin: Option<CudaSlice<u32>>,
     /// Kernels of a step and their tables; the graphs were captured with these.
     passes: Vec<Pass>,
     steps: usize,
@@ -122,7 +124,10 @@ impl Session {
         let mut stages = Vec::new();
         for (batch, order) in sizes.into_iter().zip([rows, rows % options.batch]) {
             if batch > 0 && batch <= rows {
-                stages.push(Stage::new(gpu, network, PlanOptions { batch, ..options }, order)?);
+                // The rest of an epoch is a single step.
+                let hasty = options.hasty || !stages.is_empty();
+                let options = PlanOptions { batch, hasty, ..options };
+                stages.push(Stage::new(gpu, network, options, order)?);
             }
         }
         let blocks = BLOCKS * gpu.multiprocessors() as usize;
@@ -144,6 +149,7 @@ impl Session {
             partial: gpu.zeros(blocks)?,
             factor: gpu.zeros(1)?,
             clipped: gpu.zeros(1)?,
+            origin: arena.origin().map(|origin| gpu.upload(origin)).transpose()?,
             passes: Vec::new(),
             steps,
             gpu: gpu.clone(),
@@ -446,7 +452,8 @@ impl Session {
         .map(Value::At)
         .to_vec();
         values.push(Value::U32(self.weights.len() as u32));
-        values.extend([table, gpu.address(&self.step), factor].map(Value::At));
+        let origin = self.origin.as_ref().map_or(0, |origin| gpu.address(origin));
+        values.extend([table, gpu.address(&self.step), factor, origin].map(Value::At));
         let most = BLOCKS * gpu.multiprocessors() as usize;
         gpu.launch(&function, self.weights.len().div_ceil(4 * 256).clamp(1, most), &values)
     }

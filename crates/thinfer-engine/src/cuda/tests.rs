@@ -11,7 +11,7 @@ use super::{PlanOptions, Precision};
 const PRECISIONS: [Precision; 3] = [Precision::F32, Precision::Tf32, Precision::Bf16];
 
 fn options(batch: usize, precision: Precision, training: bool) -> PlanOptions {
-    PlanOptions { batch, precision, deterministic: true, training }
+    PlanOptions { batch, precision, deterministic: true, training, hasty: false }
 }
 
 fn entries(steps: &[Step]) -> Vec<&'static str> {

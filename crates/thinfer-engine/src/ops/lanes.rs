@@ -30,6 +30,11 @@ pub(crate) trait Lanes<T>: Copy {
     /// # Safety
     /// See `zero`.
     unsafe fn add_product(self, factor: T, values: Self) -> Self;
+    /// `self + a · b`
+    ///
+    /// # Safety
+    /// See `zero`.
+    unsafe fn add_products(self, a: Self, b: Self) -> Self;
     /// Writes as many numbers as `to` has, sixteen at most; adds them if `add` is set.
     ///
     /// # Safety
@@ -81,6 +86,53 @@ pub(crate) trait Lanes<T>: Copy {
     }
 }
 
+/// Something to do with lanes of any kind.
+pub(crate) trait Work<T> {
+    /// Does it.
+    ///
+    /// # Safety
+    /// The processor has the features of `L`.
+    unsafe fn run<L: Lanes<T>>(self);
+}
+
+/// Does something with the widest lanes that the processor has.
+pub(crate) fn with_lanes<T: Real>(work: impl Work<T>) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::is_x86_feature_detected as has;
+        if has!("avx512f") && has!("avx512vl") && has!("fma") {
+            // SAFETY: the features were detected on the line above.
+            return unsafe { with_avx512::<T>(work) };
+        }
+        if has!("avx2") && has!("fma") {
+            // SAFETY: the features were detected on the line above.
+            return unsafe { with_avx2::<T>(work) };
+        }
+    }
+    // SAFETY: plain lanes need no features. Every 64-bit Arm processor has fused products.
+    unsafe {
+        if cfg!(target_arch = "aarch64") {
+            work.run::<Plain<T, true>>();
+        } else {
+            work.run::<Plain<T, false>>();
+        }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512vl,avx2,fma")]
+fn with_avx512<T: Real>(work: impl Work<T>) {
+    // SAFETY: this function has the features.
+    unsafe { work.run::<T::Wide>() }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma")]
+fn with_avx2<T: Real>(work: impl Work<T>) {
+    // SAFETY: this function has the features.
+    unsafe { work.run::<T::Narrow>() }
+}
+
 /// For any processor; `FUSED` where it multiplies and adds in one instruction.
 #[derive(Clone, Copy)]
 pub(crate) struct Plain<T, const FUSED: bool>([T; LANES]);
@@ -99,6 +151,13 @@ impl<T: Real, const FUSED: bool> Lanes<T> for Plain<T, FUSED> {
     unsafe fn add_product(mut self, factor: T, values: Self) -> Self {
         for (sum, value) in self.0.iter_mut().zip(values.0) {
             *sum = if FUSED { factor.mul_add(value, *sum) } else { factor * value + *sum };
+        }
+        self
+    }
+    #[inline(always)]
+    unsafe fn add_products(mut self, a: Self, b: Self) -> Self {
+        for ((sum, a), b) in self.0.iter_mut().zip(a.0).zip(b.0) {
+            *sum = if FUSED { a.mul_add(b, *sum) } else { a * b + *sum };
         }
         self
     }
@@ -131,6 +190,11 @@ impl Lanes<f32> for __m512 {
     unsafe fn add_product(self, factor: f32, values: Self) -> Self {
         // SAFETY: see above.
         unsafe { _mm512_fmadd_ps(_mm512_set1_ps(factor), values, self) }
+    }
+    #[inline(always)]
+    unsafe fn add_products(self, a: Self, b: Self) -> Self {
+        // SAFETY: see above.
+        unsafe { _mm512_fmadd_ps(a, b, self) }
     }
     #[inline(always)]
     unsafe fn put(self, to: &mut [f32], add: bool) {
@@ -210,6 +274,11 @@ impl Lanes<f32> for [__m256; 2] {
                 _mm256_fmadd_ps(factor, values[1], self[1]),
             ]
         }
+    }
+    #[inline(always)]
+    unsafe fn add_products(self, a: Self, b: Self) -> Self {
+        // SAFETY: see above.
+        unsafe { [_mm256_fmadd_ps(a[0], b[0], self[0]), _mm256_fmadd_ps(a[1], b[1], self[1])] }
     }
     #[inline(always)]
     unsafe fn put(self, to: &mut [f32], add: bool) {

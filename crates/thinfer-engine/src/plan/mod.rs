@@ -8,6 +8,7 @@ use crate::network::Network;
 mod exact;
 mod layers;
 mod rows;
+mod turned;
 
 pub use exact::ExactPlan;
 
@@ -21,9 +22,10 @@ pub struct Plan {
     most_rows: usize,
 }
 
-/// Networks of linear layers go row by row from input to output; others need all rows to meet at
-/// each batch norm.
+/// Networks of linear layers go row by row from input to output, the smallest with rows side by side;
+/// others need all rows to meet at each batch norm.
 enum Exec {
+    Turned(turned::Exec<f32>),
     Rows(rows::Exec<f32>),
     Layers(layers::Exec<f32>),
 }
@@ -35,7 +37,9 @@ impl Plan {
         if most_rows.checked_mul(columns).is_none() {
             return Err(EngineError::Overflow { what: "a batch", rows: most_rows, columns });
         }
-        let exec = if network.nodes().iter().all(|n| rows::runs(&n.op)) {
+        let exec = if turned::fits(network, most_rows) {
+            Exec::Turned(turned::Exec::new(network))
+        } else if network.nodes().iter().all(|n| rows::runs(&n.op)) {
             Exec::Rows(rows::Exec::new(network, most_rows))
         } else {
             Exec::Layers(layers::Exec::new(network, most_rows))
@@ -50,8 +54,14 @@ impl Plan {
         data: &Dataset,
         rows: &[u32],
     ) -> Result<f64, EngineError> {
+        let n = self.network().params().len();
+        if arena.len() < n {
+            let (got, expected) = (arena.len(), n);
+            return Err(EngineError::Size { what: "the weights", got, expected });
+        }
+        // Behind the parameters of the network may stand others, which it does not read.
         let (weights, stats, gradient) = arena.read_and_gradient();
-        self.gradient_at(weights, stats, data, rows, gradient)
+        self.gradient_at(&weights[..n], stats, data, rows, &mut gradient[..n])
     }
 
     /// The mean loss over `rows` and its gradient, for weights outside an arena. Running statistics
@@ -70,6 +80,7 @@ impl Plan {
             return Err(EngineError::Size { what: "the gradient", got, expected });
         }
         Ok(match &mut self.exec {
+            Exec::Turned(exec) => exec.gradient(weights, data, rows, gradient),
             Exec::Rows(exec) => exec.gradient(weights, data, rows, gradient),
             Exec::Layers(exec) => exec.gradient(weights, stats, data, rows, gradient),
         })
@@ -98,6 +109,7 @@ impl Plan {
         {
             self.check([weights.len(), stats.len()], data, rows, false)?;
             match &mut self.exec {
+                Exec::Turned(exec) => exec.forward(weights, data, rows, out),
                 Exec::Rows(exec) => exec.forward(weights, data, rows, out),
                 Exec::Layers(exec) => exec.forward(weights, stats, data, rows, out),
             }
@@ -116,6 +128,7 @@ impl Plan {
     /// The network.
     pub fn network(&self) -> &Network {
         match &self.exec {
+            Exec::Turned(exec) => &exec.network,
             Exec::Rows(exec) => &exec.network,
             Exec::Layers(exec) => &exec.network,
         }
@@ -124,6 +137,7 @@ impl Plan {
     /// Bytes that the plan holds.
     pub fn bytes(&self) -> usize {
         match &self.exec {
+            Exec::Turned(exec) => exec.bytes(),
             Exec::Rows(exec) => exec.bytes(),
             Exec::Layers(exec) => exec.bytes(),
         }
@@ -158,8 +172,10 @@ fn check(
     if rows.is_empty() || rows.len() > most_rows {
         size("a batch", rows.len(), most_rows)?;
     }
-    if let Some(&row) = rows.iter().find(|&&r| r as usize >= data.rows()) {
-        return Err(EngineError::Row { row: row as usize, rows: data.rows() });
+    // The largest of all, because that is found in vectors.
+    let row = rows.iter().fold(0, |most, row| most.max(*row)) as usize;
+    if row >= data.rows() {
+        return Err(EngineError::Row { row, rows: data.rows() });
     }
     if training {
         let expected = network.loss().target_len(network.output_len());

@@ -381,7 +381,7 @@ impl<T: Real> Step<'_, T> {
 
 fn load_row<T: Real>(to: &mut [T], from: &[f32]) {
     for (to, from) in to.iter_mut().zip(from) {
-        *to = T::of(*from as f64);
+        *to = T::of_single(*from);
     }
 }
 

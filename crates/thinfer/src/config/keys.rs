@@ -106,6 +106,8 @@ const PLAIN: &[Key] = &[
             "example1",
             "example2",
             "example3",
+            "bai",
+            "friedman",
             "table",
             "shapes",
             "mnist",
@@ -186,12 +188,15 @@ const PLAIN: &[Key] = &[
     ),
     key(
         "method.kind",
-        Kind::Choice(&["em-mcmc", "sghmc", "cv-adam", "sgd"]),
-        "Algorithm 3, 2, 1, or SGD with momentum",
+        Kind::Choice(&[
+            "em-mcmc", "sghmc", "cv-adam", "sgd", "csgld", "csghmc", "dpf-lin", "sm", "dsr",
+        ]),
+        "Algorithm 3, 2, 1, or another method; `thinfer methods` lists them",
     ),
     key("method.beta1", Kind::NumberBelow(0.0, 1.0), "β₁, how much of the velocity stays"),
     key("method.beta2", Kind::NumberAbove(0.0, 1e3), "β₂, the factor on the gradient"),
     key("method.momentum", Kind::NumberBelow(0.0, 1.0), "momentum of SGD"),
+    key("method.nesterov", Kind::Switch, "whether SGD looks ahead along its momentum"),
     key(
         "method.noise",
         Kind::Choice(&["exact", "paper"]),
@@ -209,6 +214,11 @@ const PLAIN: &[Key] = &[
         "largest norm of the data gradient; absent: no limit",
     ),
     key("method.alpha", Kind::NumberAbove(0.0, 1e3), "α of Algorithm 1; absent: k l^(3/4)"),
+    key(
+        "method.sampling_epochs",
+        Kind::Integer(1, MOST),
+        "epochs with noise at the end of each cycle of cSGLD and cSGHMC; absent: all",
+    ),
     key(
         "prior.weight_decay",
         Kind::Number(0.0, 1e6),
@@ -247,9 +257,24 @@ const PLAIN: &[Key] = &[
         "share of all parameters to prune; the hard threshold is found during the run",
     ),
     key(
+        "prune.rate",
+        Kind::NumberAbove(0.0, 0.999),
+        "share of live weights that move elsewhere at a time: at first for SM, always for DSR",
+    ),
+    key(
+        "prune.dense_layers",
+        Kind::Texts,
+        "layers of which DPF-Lin, SM and DSR prune nothing; `*NAME` stands for all whose name ends so",
+    ),
+    key(
         "prune.keep_norm",
         Kind::Switch,
         "whether a pruned channel keeps its norm scale and shift, as in the authors' program",
+    ),
+    key(
+        "prune.shrink",
+        Kind::Choice(&["where-it-pays", "always", "never"]),
+        "when training goes on with a smaller network, where pruning is for good",
     ),
     key(
         "prune.warm_up_epochs",
@@ -270,6 +295,11 @@ const PLAIN: &[Key] = &[
     key("train.epochs", Kind::Integer(1, MOST), "passes over the data"),
     key("train.batch", Kind::Integer(1, 100_000_000), "rows a step"),
     key("train.samples_per_cycle", Kind::Integer(1, 100_000), "snapshots at the end of each cycle"),
+    key(
+        "train.members",
+        Kind::Choice(&["snapshots", "last"]),
+        "networks that make up the posterior: all snapshots, or the last of each chain (a deep ensemble)",
+    ),
     key(
         "train.record_every_epochs",
         Kind::Integer(1, MOST),

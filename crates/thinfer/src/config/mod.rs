@@ -16,6 +16,7 @@ use crate::methods::em_mcmc::Cadence;
 use crate::methods::sghmc::{NoiseRule, RhoRule};
 use crate::prune::{Grouping, Rule};
 use crate::schedule::{Schedule, Shape};
+use crate::train::Shrinking;
 pub use presets::{PRESET_DIFFERENCES, Preset};
 
 /// The version of the file format that this program reads and writes.
@@ -65,6 +66,8 @@ pub enum DataKind {
     Example1,
     Example2,
     Example3,
+    Bai,
+    Friedman,
     Table,
     Shapes,
     Mnist,
@@ -86,6 +89,8 @@ impl DataKind {
             DataKind::Example1 => "example1",
             DataKind::Example2 => "example2",
             DataKind::Example3 => "example3",
+            DataKind::Bai => "bai",
+            DataKind::Friedman => "friedman",
             DataKind::Table => "table",
             DataKind::Shapes => "shapes",
             DataKind::Mnist => "mnist",
@@ -102,6 +107,8 @@ impl DataKind {
             DataKind::Example1 => Some(Example::Example1),
             DataKind::Example2 => Some(Example::Example2),
             DataKind::Example3 => Some(Example::Example3),
+            DataKind::Bai => Some(Example::Bai),
+            DataKind::Friedman => Some(Example::Friedman),
             _ => None,
         }
     }
@@ -150,11 +157,13 @@ pub struct MethodConfig {
     pub beta1: f64,
     pub beta2: f64,
     pub momentum: f64,
+    pub nesterov: bool,
     pub noise: NoiseRule,
     pub rho: RhoRule,
     pub initial_momentum: f64,
     pub clip: Option<f64>,
     pub alpha: Option<f64>,
+    pub sampling_epochs: Option<usize>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -165,6 +174,33 @@ pub enum MethodKind {
     Sghmc,
     CvAdam,
     Sgd,
+    Csgld,
+    Csghmc,
+    DpfLin,
+    Sm,
+    Dsr,
+}
+
+impl MethodKind {
+    /// Its name in a configuration.
+    pub fn name(self) -> &'static str {
+        match self {
+            MethodKind::EmMcmc => "em-mcmc",
+            MethodKind::Sghmc => "sghmc",
+            MethodKind::CvAdam => "cv-adam",
+            MethodKind::Sgd => "sgd",
+            MethodKind::Csgld => "csgld",
+            MethodKind::Csghmc => "csghmc",
+            MethodKind::DpfLin => "dpf-lin",
+            MethodKind::Sm => "sm",
+            MethodKind::Dsr => "dsr",
+        }
+    }
+
+    /// Whether it keeps a given number of single weights alive, which `prune.target` says.
+    pub fn is_sparse(self) -> bool {
+        matches!(self, MethodKind::DpfLin | MethodKind::Sm | MethodKind::Dsr)
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -184,7 +220,10 @@ pub struct PruneConfig {
     pub rule: Rule,
     pub hard_threshold: Option<f64>,
     pub target: Option<f64>,
+    pub rate: f64,
+    pub dense_layers: Vec<String>,
     pub keep_norm: bool,
+    pub shrink: Shrinking,
     pub warm_up_epochs: usize,
     pub freeze_after_epochs: Option<usize>,
     pub freeze_after_cycles: Option<usize>,
@@ -255,6 +294,7 @@ pub struct TrainConfig {
     pub epochs: usize,
     pub batch: usize,
     pub samples_per_cycle: usize,
+    pub members: Members,
     pub record_every_epochs: Option<usize>,
     pub evaluate_every_epochs: usize,
     pub precision: PrecisionName,
@@ -262,6 +302,15 @@ pub struct TrainConfig {
     pub trace: Vec<String>,
     pub checkpoint_seconds: f64,
     pub checkpoint_steps: Option<u64>,
+}
+
+/// What a posterior is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[expect(missing_docs, reason = "see `keys.rs`")]
+pub enum Members {
+    Snapshots,
+    Last,
 }
 
 /// The arithmetic on a GPU.
@@ -327,6 +376,13 @@ impl Config {
             all.extend(preset.image_defaults());
             // Neither paper nor code limits the gradient, and batch norm keeps these chains in place.
             all.remove("method.clip");
+        }
+        let kind = settings.get("method.kind").cloned().and_then(|kind| kind.try_into().ok());
+        let kind: MethodKind = kind.unwrap_or(MethodKind::EmMcmc);
+        all.extend(presets::method_defaults(kind, images));
+        if kind.is_sparse() {
+            // They prune to a target and know no threshold.
+            all.remove("prune.hard_threshold");
         }
         all.extend(settings.iter().map(|(k, v)| (k.clone(), v.clone())));
         // λ₁ is either given or computed; giving one replaces the default of the other.
@@ -618,6 +674,28 @@ mod tests {
         let config = Config::parse("data.kind = \"cifar10\"\nprune.target = 0.9", &[]).unwrap();
         assert_eq!((config.prune.target, config.prune.hard_threshold), (Some(0.9), None));
         assert_eq!(Config::parse(&config.to_toml().unwrap(), &[]).unwrap(), config);
+    }
+
+    #[test]
+    fn a_method_brings_its_own_defaults() {
+        for kind in ["csgld", "csghmc", "dpf-lin", "sm", "dsr"] {
+            for data in ["example1", "cifar10"] {
+                let text = format!("data.kind = \"{data}\"\nmethod.kind = \"{kind}\"");
+                let config = Config::parse(&text, &[]).unwrap();
+                assert_eq!(config.method.kind.name(), kind);
+                assert_eq!(Config::parse(&config.to_toml().unwrap(), &[]).unwrap(), config);
+                let sparse = config.prune.target == Some(0.9);
+                assert_eq!(
+                    (sparse, config.method.nesterov),
+                    (config.method.kind.is_sparse(), sparse)
+                );
+                assert!(!sparse || config.prune.hard_threshold.is_none());
+            }
+        }
+        let config = Config::parse("data.kind = \"cifar10\"\nmethod.kind = \"dsr\"", &[]).unwrap();
+        assert_eq!((config.train.batch, config.schedule.step_size.factor), (100, 0.2));
+        let given = Config::parse("method.kind = \"sm\"\nprune.target = 0.5", &[]).unwrap();
+        assert_eq!(given.prune.target, Some(0.5));
     }
 
     #[test]

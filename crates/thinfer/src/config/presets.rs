@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use toml::Value;
 
+use super::MethodKind;
+
 /// Which reading of the paper the defaults follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -60,12 +62,16 @@ method.kind = "em-mcmc"
 method.beta1 = 0.1
 method.beta2 = 1.0
 method.momentum = 0.9
+method.nesterov = false
 prior.weight_decay = 2e-4
 prior.group = "input"
 prior.soft_threshold = 1e-2
 prune.regrow = false
 prune.rule = "mean-square"
+prune.rate = 0.5
+prune.dense_layers = []
 prune.keep_norm = false
+prune.shrink = "where-it-pays"
 prune.warm_up_epochs = 50
 schedule.step_size = { value = 0.01, shape = "cyclical", cycles = 6 }
 schedule.temperature.value = "1/sqrt(N)"
@@ -74,6 +80,7 @@ schedule.weight_decay.value = 1.0
 train.epochs = 3000
 train.batch = 1024
 train.samples_per_cycle = 3
+train.members = "snapshots"
 train.evaluate_every_epochs = 1
 train.precision = "f32"
 train.trace = []
@@ -97,6 +104,64 @@ train.epochs = 200
 train.batch = 64
 train.precision = "bf16"
 "#;
+
+/// Defaults that a method has of its own: for all data, and for images besides. Those for
+/// images are the settings of the programs that the methods come from (methods 5 and 7 to 9).
+const METHODS: &[(MethodKind, &[&str], &str)] = &[
+    (MethodKind::Csgld, &[], CSGMCMC),
+    (MethodKind::Csghmc, &[], CSGMCMC),
+    (
+        MethodKind::DpfLin,
+        &[SPARSE],
+        r#"
+prune.dense_layers = ["fc"]
+schedule.step_size = { value = 0.1, shape = "steps", at_epochs = [100, 150] }
+train.batch = 128
+"#,
+    ),
+    (
+        MethodKind::Sm,
+        &[SPARSE],
+        r#"
+schedule.step_size = { value = 0.1, shape = "steps", at_epochs = [80, 160] }
+train.batch = 128
+"#,
+    ),
+    (
+        MethodKind::Dsr,
+        // K_p is a small part of the live weights; p₀ of SM is half of them.
+        &[SPARSE, "prune.rate = 0.05"],
+        r#"
+prune.dense_layers = ["conv1", "fc", "*.downsample.0", "*.shortcut"]
+schedule.step_size = { value = 0.1, shape = "steps", factor = 0.2, at_epochs = [60, 120, 160] }
+train.batch = 100
+"#,
+    ),
+];
+
+const CSGMCMC: &str = "
+method.sampling_epochs = 5
+schedule.step_size.value = 0.5
+";
+
+const SPARSE: &str = "
+method.nesterov = true
+prune.target = 0.9
+train.samples_per_cycle = 1
+";
+
+/// The defaults of a method that differ from those of the preset.
+pub(super) fn method_defaults(kind: MethodKind, images: bool) -> BTreeMap<String, Value> {
+    let mut settings = BTreeMap::new();
+    for (_, all, of_images) in METHODS.iter().filter(|(of, ..)| *of == kind) {
+        for text in all.iter().chain(images.then_some(of_images)) {
+            if let Ok(table) = toml::from_str(text) {
+                super::flatten("", &table, &mut settings);
+            }
+        }
+    }
+    settings
+}
 
 impl Preset {
     /// Every key that has a default under this preset.

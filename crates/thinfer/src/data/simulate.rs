@@ -1,8 +1,9 @@
-//! The three simulated examples of the paper, at any size, keyed.
+//! The three simulated examples of the paper and two more published designs, at any size, keyed.
 //!
-//! x_j = (e + z_j)/√2 with e and z_j standard normal, truncated to [−10, 10] (which the generator
-//! never leaves), so every pair of inputs has correlation ½. Training, validation and test parts
-//! come from separate streams of one seed.
+//! Examples 1 to 3: x_j = (e + z_j)/√2 with e and z_j standard normal, truncated to [−10, 10] (which
+//! the generator never leaves), so every pair of inputs has correlation ½. The other two have
+//! independent uniform inputs. Training, validation and test parts come from separate streams of one
+//! seed.
 
 use serde::{Deserialize, Serialize};
 use thinfer_engine::Dataset;
@@ -12,7 +13,7 @@ use thinfer_engine::noise::{Key, Stream};
 use crate::error::{Error, Result};
 
 /// Which example.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Example {
     /// Regression on x1-x5 of 1,000.
@@ -21,6 +22,10 @@ pub enum Example {
     Example2,
     /// Two classes from x1-x4 of 1,000.
     Example3,
+    /// The regression of Bai, Song & Cheng on x1-x5 of 200, uniform on (−1, 1).
+    Bai,
+    /// Friedman's first function (1991) of x1-x5 of 1,000, uniform on (0, 1).
+    Friedman,
 }
 
 /// Example 1 was published with three formulas.
@@ -47,20 +52,36 @@ pub enum Part {
     Test,
 }
 
+/// √12, which makes a uniform number of unit length one of unit variance.
+const UNIFORM_SCALE: f32 = 3.464_101_6;
+
 impl Example {
-    /// The columns that matter, from 0.
-    pub fn relevant(self) -> Vec<usize> {
+    /// All of them.
+    pub const ALL: [Example; 5] =
+        [Example::Example1, Example::Example2, Example::Example3, Example::Bai, Example::Friedman];
+
+    /// Its name in a configuration.
+    pub fn name(self) -> &'static str {
         match self {
-            Example::Example1 | Example::Example2 => (0..5).collect(),
-            Example::Example3 => (0..4).collect(),
+            Example::Example1 => "example1",
+            Example::Example2 => "example2",
+            Example::Example3 => "example3",
+            Example::Bai => "bai",
+            Example::Friedman => "friedman",
         }
     }
 
-    /// Columns in the paper.
+    /// The columns that matter, from 0.
+    pub fn relevant(self) -> Vec<usize> {
+        if self == Example::Example3 { (0..4).collect() } else { (0..5).collect() }
+    }
+
+    /// Columns as published.
     pub fn columns(self) -> usize {
         match self {
-            Example::Example1 | Example::Example3 => 1000,
+            Example::Example1 | Example::Example3 | Example::Friedman => 1000,
             Example::Example2 => 2000,
+            Example::Bai => 200,
         }
     }
 
@@ -69,7 +90,8 @@ impl Example {
         self == Example::Example3
     }
 
-    /// The noiseless response (Examples 1, 2) or the quantity that is compared with 3 (Example 3).
+    /// The noiseless response, or the quantity that is compared with 3 (Example 3), of a row as
+    /// [`Example::simulate`] gives it.
     pub fn signal(self, variant: Variant, x: &[f32]) -> f32 {
         match self {
             Example::Example1 => {
@@ -86,6 +108,16 @@ impl Example {
                 5.0 * x[1] / (1.0 + x[0] * x[0]) + 5.0 * (x[2] * x[3]).sin() + 2.0 * x[4]
             }
             Example::Example3 => exp(x[0]) + x[1] * x[1] + 5.0 * (x[2] * x[3]).sin(),
+            Example::Bai => {
+                7.0 * x[1] / (1.0 + x[0] * x[0]) + 5.0 * (x[2] * x[3]).sin() + 2.0 * x[4]
+            }
+            Example::Friedman => {
+                let u = |column: usize| x[column] / UNIFORM_SCALE + 0.5;
+                10.0 * (std::f32::consts::PI * u(0) * u(1)).sin()
+                    + 20.0 * (u(2) - 0.5).powi(2)
+                    + 10.0 * u(3)
+                    + 5.0 * u(4)
+            }
         }
     }
 
@@ -112,9 +144,22 @@ impl Example {
         let mut x = vec![0.0; cells];
         let mut z = vec![0.0; columns + 1];
         for (row, x) in x.chunks_exact_mut(columns).enumerate() {
-            inputs.normals(row as u64, 0, &mut z);
-            for (x, z_j) in x.iter_mut().zip(&z[1..]) {
-                *x = (z[0] + z_j) * std::f32::consts::FRAC_1_SQRT_2;
+            let uniform = |column: usize| inputs.uniform(row as u64, column) - 0.5;
+            match self {
+                Example::Example1 | Example::Example2 | Example::Example3 => {
+                    inputs.normals(row as u64, 0, &mut z);
+                    for (x, z_j) in x.iter_mut().zip(&z[1..]) {
+                        *x = (z[0] + z_j) * std::f32::consts::FRAC_1_SQRT_2;
+                    }
+                }
+                Example::Bai => {
+                    x.iter_mut().enumerate().for_each(|(c, x)| *x = 2.0 * uniform(c));
+                }
+                // Standardised, as any table of a user is: a network on 1,000 inputs of mean ½ would
+                // first have to learn to subtract it.
+                Example::Friedman => {
+                    x.iter_mut().enumerate().for_each(|(c, x)| *x = UNIFORM_SCALE * uniform(c));
+                }
             }
         }
         let y = x
@@ -194,6 +239,37 @@ mod tests {
         // A wider simulation has the same relevant columns.
         let wide = Example::Example1.simulate(Variant::Sun, 1, Part::Train, 20, 900).unwrap();
         assert_eq!(wide.input(7)[..5], make(1, Part::Train).input(7)[..5]);
+    }
+
+    /// Friedman's signal has the variance 23.81, from two million draws with another generator.
+    #[test]
+    fn uniform_designs_have_their_moments() {
+        let n = 40_000;
+        for (example, half_width, variance_of_y) in
+            [(Example::Bai, 1.0f64, None), (Example::Friedman, 3f64.sqrt(), Some(23.8))]
+        {
+            let data = example.simulate(Variant::Sun, 1, Part::Train, n, 7).unwrap();
+            for column in [0, 6] {
+                let values: Vec<f64> = (0..n).map(|r| f64::from(data.input(r)[column])).collect();
+                assert!((variance(&values) / (half_width * half_width / 3.0) - 1.0).abs() < 0.03);
+                assert!(values.iter().all(|x| x.abs() <= half_width * 1.000_001));
+            }
+            let noise: Vec<f64> = (0..n)
+                .map(|r| f64::from(data.target(r)[0] - example.signal(Variant::Sun, data.input(r))))
+                .collect();
+            assert!((variance(&noise) - 1.0).abs() < 0.03);
+            if let Some(want) = variance_of_y {
+                let signal: Vec<f64> = (0..n)
+                    .map(|r| f64::from(example.signal(Variant::Sun, data.input(r))))
+                    .collect();
+                assert!((variance(&signal) / want - 1.0).abs() < 0.03, "{}", variance(&signal));
+            }
+        }
+        // Known points: the middle of the cube and a corner.
+        let middle = Example::Friedman.signal(Variant::Sun, &[0.0; 5]);
+        assert!((middle - (10.0 * (std::f32::consts::PI / 4.0).sin() + 7.5)).abs() < 1e-4);
+        let bai = Example::Bai.signal(Variant::Sun, &[1.0, 1.0, 0.5, 1.0, -1.0]);
+        assert!((bai - (3.5 + 5.0 * 0.5f32.sin() - 2.0)).abs() < 1e-5);
     }
 
     #[test]

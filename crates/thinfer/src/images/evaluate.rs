@@ -497,6 +497,7 @@ pub(crate) mod tests {
             tau_mean: Some(0.5 + 0.005 * epoch as f64),
             tau_sd: Some(0.0),
             spike_share: 0.3 + 0.02 * epoch as f64,
+            work: 1.0,
             pruned_share: 0.04 * epoch as f64,
             live_inputs: 1,
             largest_loss: 0.52 + 1.0 / (epoch as f64 + 1.0),
@@ -507,6 +508,7 @@ pub(crate) mod tests {
             hard_threshold: None,
         };
         let chain = |chain: u32| ChainResult {
+            times: Vec::new(),
             chain,
             records: (0..20).map(record).collect(),
             snapshots: [8, 9, 18, 19].map(|epoch| snapshot(chain, epoch)).to_vec(),

@@ -9,6 +9,7 @@ use crate::data::{Images, View};
 use crate::error::Result;
 use crate::report::images::{ImageReport, Origin, Sample, html};
 use crate::run::ImageRun;
+use crate::shrink::Saving;
 use crate::train::{OnCuda, Snapshot};
 
 /// Test images shown for each reason.
@@ -64,12 +65,16 @@ impl Judged {
             })
             .collect::<Result<Vec<_>>>()?;
         let info = &run.info;
+        let last = run.results.iter().rev().find_map(|result| result.snapshots.last());
+        let pruned = last.filter(|sample| sample.keep.contains(&0));
+        let saving = pruned.map(|sample| Saving::of(&info.network, sample)).transpose()?;
         html(&ImageReport {
             config: &info.config,
             evaluation: &self.evaluation,
             results: &run.results,
             shape: run.data.test.shape(),
             samples: &samples,
+            saving: saving.as_ref(),
             origin: Origin {
                 thinfer: &info.thinfer,
                 platform: &info.platform,

@@ -1,9 +1,9 @@
 //! Algorithm 3: EM-MCMC. Algorithm 2 under a group spike-and-slab prior, pruning while it samples.
 
+use thinfer_engine::Arena;
 use thinfer_engine::noise::Key;
-use thinfer_engine::{Arena, Chunk, Pass};
 
-use super::kernels::{self, Kernel};
+use super::mask::{Cut, Mask, masked};
 use super::sghmc::{self, Sghmc};
 use super::{Method, Tick, Vitals};
 use crate::error::Result;
@@ -75,40 +75,6 @@ pub struct EmMcmcMethod {
     pub channels: Option<Channels>,
     /// The key of the sampler's noise.
     pub key: Key,
-}
-
-/// `forward ← mask ⊙ w`
-struct Mask;
-
-impl Pass for Mask {
-    fn kernel(&self) -> Option<(Kernel, Vec<u32>)> {
-        Some((kernels::MASK, Vec::new()))
-    }
-
-    fn apply(&self, chunk: Chunk<'_>) {
-        for ((to, w), mark) in chunk.forward.iter_mut().zip(chunk.weights.iter()).zip(chunk.marks) {
-            *to = if mark & KEEP != 0 { *w } else { 0.0 };
-        }
-    }
-}
-
-/// `w ← mask ⊙ w`
-struct Cut;
-
-impl Pass for Cut {
-    fn kernel(&self) -> Option<(Kernel, Vec<u32>)> {
-        Some((kernels::CUT, Vec::new()))
-    }
-
-    fn apply(&self, chunk: Chunk<'_>) {
-        // Most runs of weights are kept or pruned as a whole.
-        for (weights, marks) in chunk.weights.chunks_mut(64).zip(chunk.marks.chunks(64)) {
-            if marks.iter().fold(KEEP, |all, mark| all & mark) == 0 {
-                let pairs = weights.iter_mut().zip(marks);
-                pairs.for_each(|(w, mark)| *w = if mark & KEEP != 0 { *w } else { 0.0 });
-            }
-        }
-    }
 }
 
 impl EmMcmcMethod {
@@ -225,8 +191,7 @@ impl Method for EmMcmcMethod {
     }
 
     fn sample(&self, arena: &Arena, _tick: Tick) -> Vec<f32> {
-        let weights = arena.weights().iter().zip(arena.marks());
-        weights.map(|(w, mark)| if mark & KEEP != 0 { *w } else { 0.0 }).collect()
+        masked(arena)
     }
 
     fn vitals(&self, arena: &Arena, tick: Tick) -> Vitals {

@@ -2,8 +2,9 @@
 //!
 //! Every pass has one signature: weights, what the network reads where that is kept apart, its bf16
 //! copy, gradient, two state buffers, marks, length, a table of scalars with one entry a step, the
-//! step, and a factor on the gradient. Buffers that a pass does not use may be null, and so may the
-//! factor. A pass writes the bf16 copy of what the network reads: an update writes it where the
+//! step, a factor on the gradient, and the numbers that key the noise where the weights are those of a
+//! smaller network. Buffers that a pass does not use may be null, and so may the last two; only the
+//! update of Algorithms 2 and 3 reads the numbers. A pass writes the bf16 copy of what the network reads: an update writes it where the
 //! network reads the weights themselves, a materialisation where it does not.
 //!
 //! Launch with 256 threads a block and 8 to 16 blocks a multiprocessor. Buffers start at a multiple
@@ -13,7 +14,7 @@ use thinfer_engine::joined;
 use thinfer_engine::noise::{CUDA_SOURCE, Key};
 
 use super::sghmc::{NoiseRule, RhoRule};
-use super::{cv_adam, sghmc};
+use super::{csgmcmc, cv_adam, sgd, sghmc};
 
 pub use thinfer_engine::Kernel;
 
@@ -22,12 +23,15 @@ const fn kernel(source: &'static str, entry: &'static str) -> Kernel {
 }
 
 const SGD_SOURCE: &str = joined!(CUDA_SOURCE, include_str!("sgd.cu"));
+const CSGMCMC_SOURCE: &str = joined!(CUDA_SOURCE, include_str!("csgmcmc.cu"));
 const CV_ADAM_SOURCE: &str = joined!(CUDA_SOURCE, include_str!("cv_adam.cu"));
 const SGHMC_SOURCE: &str = joined!(CUDA_SOURCE, include_str!("sghmc.cu"));
 const MASK_SOURCE: &str = joined!(CUDA_SOURCE, include_str!("mask.cu"));
 
 /// SGD's update; [`SgdScalars`]. State: momentum.
 pub const SGD: Kernel = kernel(SGD_SOURCE, "sgd");
+/// The same where pruned weights stay zero; [`SgdScalars`]. State: momentum.
+pub const SGD_MASKED: Kernel = kernel(SGD_SOURCE, "sgd_masked");
 /// Algorithm 1: writes the weights that the network reads; [`CvAdamScalars`].
 pub const CV_ADAM_DRAW: Kernel = kernel(CV_ADAM_SOURCE, "cv_adam_draw");
 /// Algorithm 1's update; [`CvAdamScalars`]. State: m, ρ.
@@ -50,10 +54,19 @@ pub const fn sghmc(noise: NoiseRule, rho: RhoRule) -> Kernel {
     Kernel { source: SGHMC_SOURCE, entry: "sghmc", defines }
 }
 
+/// The update of cSGHMC, and without momentum that of cSGLD; [`CsgmcmcScalars`]. State: u.
+pub const fn csgmcmc(momentum: bool) -> Kernel {
+    let defines: &[&str] = if momentum { &["MOMENTUM=1"] } else { &["MOMENTUM=0"] };
+    Kernel { source: CSGMCMC_SOURCE, entry: "csgmcmc", defines }
+}
+
 /// Every kernel with every set of definitions, for a test that compiles them all.
 pub fn all() -> Vec<Kernel> {
     let mut all = vec![
         SGD,
+        SGD_MASKED,
+        csgmcmc(false),
+        csgmcmc(true),
         CV_ADAM_DRAW,
         CV_ADAM,
         MASK,
@@ -77,17 +90,37 @@ pub trait Scalars {
 /// `Scalars` of `sgd.cu`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SgdScalars {
-    /// β
-    pub momentum: f32,
-    /// wd
-    pub decay: f32,
-    /// lr
-    pub rate: f32,
+    /// The numbers.
+    pub coeffs: sgd::Coeffs,
+    /// What the gradient of a pruned weight does, where there is a mask.
+    pub pruned: Option<sgd::Pruned>,
 }
 
 impl Scalars for SgdScalars {
     fn words(&self) -> Vec<u32> {
-        [self.momentum, self.decay, self.rate].map(f32::to_bits).to_vec()
+        let sgd::Coeffs { momentum, decay, rate, nesterov } = self.coeffs;
+        let mut words = [momentum, decay, rate].map(f32::to_bits).to_vec();
+        words.push(u32::from(nesterov));
+        words.push(u32::from(self.pruned == Some(sgd::Pruned::KeepsMomentum)));
+        words
+    }
+}
+
+/// `Scalars` of `csgmcmc.cu`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CsgmcmcScalars {
+    /// The numbers.
+    pub coeffs: csgmcmc::Coeffs,
+    /// The key of the noise.
+    pub key: Key,
+    /// The step, from 0.
+    pub step: u64,
+}
+
+impl Scalars for CsgmcmcScalars {
+    fn words(&self) -> Vec<u32> {
+        let csgmcmc::Coeffs { momentum, rate, decay, noise } = self.coeffs;
+        with_key(self.key, self.step, &[momentum, rate, decay, noise])
     }
 }
 

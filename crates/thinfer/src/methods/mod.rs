@@ -6,11 +6,18 @@
 //! - [`Method::update`] consumes the gradient;
 //! - [`Method::epoch`] runs before the first step of an epoch (EM, pruning, regrowth).
 
+pub mod csgmcmc;
 pub mod cv_adam;
+pub mod dpf_lin;
+pub mod dsr;
 pub mod em_mcmc;
 pub mod kernels;
+mod mask;
+pub mod registry;
 pub mod sgd;
 pub mod sghmc;
+pub mod sm;
+pub mod sparse;
 
 use thinfer_engine::noise::{Key, Stream};
 use thinfer_engine::{Arena, ParamTable, Role};
@@ -73,6 +80,12 @@ pub trait Method: Send + Sync {
 
     /// Runs before the first step of an epoch.
     fn epoch(&self, _arena: &mut Arena, _tick: Tick) {}
+
+    /// Whether [`Method::epoch`] looks at the state buffers in this epoch, which a GPU run then
+    /// brings to the host first.
+    fn reads_state(&self, _epoch: usize) -> bool {
+        false
+    }
 
     /// Whether a weight that is pruned in this epoch stays zero for the rest of the run, so that
     /// nothing needs to read its input any more.

@@ -126,10 +126,33 @@ INLINE void four(const Buffers& b, const Scalars& c, const NoiseKey& now, float 
     }
 }
 
+// One weight whose noise has the number it had in a larger network.
+INLINE void one(const Buffers& b, const Scalars& c, const NoiseKey& now, float factor, bool copy, u32 i, u32 from) {
+    const u32 mark = b.marks[i];
+    real decay = mark & SLAB ? c.slab_decay : c.spike_decay;
+    real gradient = real(factor) * real(b.g[i]);
+    const real w = b.w[i], rho = b.rho[i];
+    real r = rho_step(c, rho, sigmoid(rho), w, gradient, decay, normal(c.key, from));
+    Tau t = sigmoid(r);
+    real speed = real(c.beta1) * real(b.v[i]) - real(c.drift) * (gradient + decay * w)
+        + noise_scale(c, t) * normal(now, from);
+    float moved = c.freeze && !(mark & KEEP) ? 0.0f : plain(w + t.tau * speed);
+    b.rho[i] = plain(r);
+    b.v[i] = plain(speed);
+    b.w[i] = moved;
+#if FORWARD
+    float read = mark & KEEP ? moved : 0.0f;
+    b.forward[i] = read;
+    if (copy) b.low[i] = bf16(read);
+#else
+    if (copy) b.low[i] = bf16(moved);
+#endif
+}
+
 extern "C" __global__ void __launch_bounds__(256, MIN_BLOCKS) sghmc(
     float* w, float* forward, unsigned short* low, const float* g, float* v, float* rho,
     const unsigned char* marks, u32 n, const Scalars* __restrict__ table,
-    const u32* __restrict__ step, const float* __restrict__ clip)
+    const u32* __restrict__ step, const float* __restrict__ clip, const u32* __restrict__ origin)
 {
     const Buffers b = {w, forward, low, g, v, rho, marks};
     const Scalars c = table[*step];
@@ -138,6 +161,13 @@ extern "C" __global__ void __launch_bounds__(256, MIN_BLOCKS) sghmc(
     const bool copy = low && (FORWARD || !forward);
     // Noise 0 is the initial one; step r injects noise r + 1.
     const NoiseKey now = next_step(c.key);
+    if (origin) {
+        const u32 threads = gridDim.x * blockDim.x;
+        for (u32 i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += threads) {
+            one(b, c, now, factor, copy, i, origin[i]);
+        }
+        return;
+    }
     FOR_EACH_BLOCK(block, n) {
         if (block / 32u < n / 128u) {
             four<true>(b, c, now, factor, copy, block, n);

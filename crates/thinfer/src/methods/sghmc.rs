@@ -296,8 +296,13 @@ impl Pass for Update {
             }
             let (before, now) = (&mut before[..end - start], &mut now[..end - start]);
             // Noise 0 is the initial ε; step r injects noise r + 1.
-            self.key.normals(self.step, chunk.first + start, before);
-            self.key.normals(self.step + 1, chunk.first + start, now);
+            if chunk.origin.is_empty() {
+                self.key.normals(self.step, chunk.first + start, before);
+                self.key.normals(self.step + 1, chunk.first + start, now);
+            } else {
+                self.key.normals_at(self.step, &chunk.origin[start..end], before);
+                self.key.normals_at(self.step + 1, &chunk.origin[start..end], now);
+            }
             let w = &mut chunk.weights[start..end];
             let (v, rho) = (&mut v[start..end], &mut rho[start..end]);
             let marks = &chunk.marks[start..end];
@@ -366,6 +371,9 @@ fn live_mean(arena: &Arena, value: impl Fn(Tau) -> f64 + Sync) -> f64 {
         .map(|(rho, marks)| {
             let (mut sum, mut n, mut values) = (0.0, 0, [0.0; PIECE]);
             for (rho, marks) in rho.chunks(PIECE).zip(marks.chunks(PIECE)) {
+                if marks.iter().all(|mark| mark & KEEP == 0) {
+                    continue;
+                }
                 vectorize(
                     #[inline(always)]
                     || values.iter_mut().zip(rho).for_each(|(v, r)| *v = value(Tau::from_rho(*r))),

@@ -43,6 +43,14 @@ impl<'a> Chains<'a> {
         self.shown.iter().map(of_chain).collect()
     }
 
+    /// The seconds of every epoch of every chain.
+    pub(super) fn times(&self) -> Vec<Course> {
+        let of_chain = |chain: &&ChainResult| -> Course {
+            chain.times.iter().map(|time| (time.epoch as f64 + 1.0, time.seconds)).collect()
+        };
+        self.shown.iter().map(of_chain).collect()
+    }
+
     /// Up to six chains have a colour each; more share one.
     pub(super) fn ink(&self, at: usize) -> Ink {
         Ink::Series(if self.has_own_colours() { at as u8 } else { 0 })

@@ -14,7 +14,7 @@ const MOST_NAMES: usize = 12;
 
 /// The title: the data and the method, in the words of the configuration.
 pub(super) fn title(config: &Config) -> String {
-    format!("{}, {}", data_name(config), method_name(config.method.kind))
+    format!("{}, {}", data_name(config), config.method.kind.name())
 }
 
 fn data_name(config: &Config) -> String {
@@ -30,16 +30,6 @@ fn data_name(config: &Config) -> String {
             path.rsplit(['/', '\\']).next().unwrap_or(path).to_owned()
         }
         kind => kind.name().into(),
-    }
-}
-
-/// The method, in the words of the configuration.
-pub(super) fn method_name(kind: MethodKind) -> &'static str {
-    match kind {
-        MethodKind::EmMcmc => "em-mcmc",
-        MethodKind::Sghmc => "sghmc",
-        MethodKind::CvAdam => "cv-adam",
-        MethodKind::Sgd => "sgd",
     }
 }
 
@@ -95,8 +85,8 @@ fn sentence(run: &Run, evaluation: &Evaluation) -> String {
     let variables = run.data.names.len();
     let selected = &evaluation.selected;
     let kind = run.info.config.method.kind;
-    let chosen = if kind != MethodKind::EmMcmc {
-        let name = method_name(kind);
+    let chosen = if kind != MethodKind::EmMcmc && !kind.is_sparse() {
+        let name = kind.name();
         format!("All {} are used, as {name} selects none", plural(variables, "variable"))
     } else if selected.is_empty() {
         format!("None of the {} was selected", plural(variables, "variable"))

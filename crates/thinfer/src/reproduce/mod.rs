@@ -4,4 +4,7 @@ mod figures;
 mod table4;
 
 pub use figures::{Figure, Figures, draw_figure, figure_channels, figure_runs, reproduce_figure};
-pub use table4::{Outcome, Plan, Row, Summary, Table4, printed, table4};
+pub use table4::{
+    Cost, Failure, Outcome, PathQuality, Plan, Printed, Row, Summary, Table4, collect, printed,
+    table4,
+};

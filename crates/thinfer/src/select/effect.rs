@@ -6,6 +6,7 @@ use thinfer_engine::noise::{Key, Stream};
 use crate::data::Bundle;
 use crate::error::Result;
 use crate::posterior::{Posterior, Predictive};
+use crate::shrink::{Layout, shrink_posterior};
 
 /// Shuffles a variable this many times and averages.
 const SHUFFLES: u64 = 5;
@@ -153,14 +154,9 @@ pub(super) fn shuffle_losses(
     }
     let key = Key::new(seed, chain, Stream::Permute);
     // Only columns that some sample reads matter; predicting on those alone is much cheaper.
-    let columns: Vec<usize> =
-        (0..bundle.groups.len()).filter(|&c| live.contains(&bundle.groups[c])).collect();
-    let reduced = reduce(posterior, &columns);
-    let narrow = reduced.as_ref().map(|_| rows.take_columns(&columns));
-    let (posterior, rows, columns) = match (&reduced, &narrow) {
-        (Some(posterior), Some(rows)) => (posterior, rows, columns),
-        _ => (posterior, rows, (0..bundle.groups.len()).collect()),
-    };
+    let (posterior, small) = &shrink_posterior(posterior, Layout::CPU)?;
+    let columns: Vec<usize> = small.inputs.iter().map(|c| *c as usize).collect();
+    let rows = &rows.take_columns(&columns);
     for &variable in live {
         let mut increase = vec![0.0; rows.rows()];
         for shuffle in 0..SHUFFLES {
@@ -177,23 +173,6 @@ pub(super) fn shuffle_losses(
         evidence.increase_squares[variable] = increase.iter().map(|d| d * d).sum();
     }
     Ok(evidence)
-}
-
-/// The posterior without input columns that none of its samples reads.
-fn reduce(posterior: &Posterior, columns: &[usize]) -> Option<Posterior> {
-    let (network, map) = posterior.network.with_inputs(columns)?;
-    let members = posterior
-        .members
-        .iter()
-        .map(|member| crate::train::Snapshot {
-            chain: member.chain,
-            epoch: member.epoch,
-            weights: map.iter().map(|&i| member.weights[i as usize]).collect(),
-            keep: map.iter().map(|&i| member.keep[i as usize]).collect(),
-            stats: member.stats.clone(),
-        })
-        .collect();
-    Some(Posterior { network, members })
 }
 
 fn shuffle_variable(

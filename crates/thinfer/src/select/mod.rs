@@ -12,6 +12,7 @@
 //!    its error there stands beside that of a constant and of a linear model on all variables.
 
 mod effect;
+mod others;
 mod settings;
 
 use std::collections::BTreeMap;
@@ -31,8 +32,10 @@ use crate::evaluate::{self, Scores, live_variables, score};
 use crate::experiment::chain_specs;
 use crate::linear::LinearModel;
 use crate::posterior::{Posterior, Predictive};
+use crate::selectors::Selector;
 use crate::train::{Observer, Record, Setting, Snapshot, run_chains};
 use effect::{Evidence, critical_value, shuffle_losses};
+pub use others::{Other, PathStep};
 
 /// What the user may choose; everything has a default.
 #[derive(Clone, Debug)]
@@ -45,11 +48,13 @@ pub struct Options {
     pub seed: u64,
     /// The share of rows that is held out for the final comparison.
     pub holdout: f64,
+    /// Other selectors to put beside the result.
+    pub compare: Vec<Selector>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { task: TaskChoice::Auto, chains: 4, seed: 1, holdout: 0.2 }
+        Self { task: TaskChoice::Auto, chains: 4, seed: 1, holdout: 0.2, compare: Vec::new() }
     }
 }
 
@@ -105,6 +110,10 @@ pub struct Selected {
     pub effects: Vec<Effect>,
     /// Every variable's inclusion.
     pub inclusion: BTreeMap<String, f64>,
+    /// What other thresholds on the inclusion would select.
+    pub path: Vec<PathStep>,
+    /// Other selectors on the same rows.
+    pub others: Vec<Other>,
     /// Errors on the test part.
     pub heldout: Heldout,
     /// The result in a sentence.
@@ -169,8 +178,15 @@ pub fn select(
         nll: scores.nll,
         baseline_nll: baseline.nll,
     };
+    let others = options
+        .compare
+        .iter()
+        .map(|selector| others::fit(selector, &data, options.seed, control.stop))
+        .collect::<Result<_>>()?;
     control.observer.progress(0, 1000, 1000, None);
     Ok(Selected {
+        path: others::path(&screen, &data.names),
+        others,
         target: target.to_owned(),
         task: data.task,
         selected: names(&chosen),

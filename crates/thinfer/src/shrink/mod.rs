@@ -9,7 +9,10 @@ mod build;
 mod check;
 mod leftover;
 mod present;
+mod prove;
 pub(crate) mod reach;
+mod samples;
+mod speed;
 
 use thinfer_engine::{Network, NodeId, Op};
 
@@ -20,6 +23,9 @@ use reach::Channels;
 
 pub use check::{Agreement, agreement};
 pub use leftover::{Leftover, leftovers};
+pub use prove::{Proof, prove, some_test_rows};
+pub use samples::shrink_posterior;
+pub use speed::{Saving, Speed};
 
 /// How a smaller network is laid out.
 #[derive(Clone, Copy, Debug, PartialEq)]

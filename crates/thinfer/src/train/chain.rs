@@ -10,9 +10,10 @@ use thinfer_engine::noise::{Key, Stream};
 use thinfer_engine::{Arena, Network, Role};
 
 use super::container::{self, Container};
+use super::cut::{Ahead, Cut, Shrinking};
 use super::device::{self, CudaChain, OnCuda};
 use super::examples::{Examples, image_rows};
-use super::gradient::GradientPlan;
+use super::stepper::Stepper;
 use super::trace::Trace;
 use crate::data::images::Speed;
 use crate::data::{ImageData, View};
@@ -23,6 +24,8 @@ use crate::metrics;
 use crate::prune::KEEP;
 use crate::schedule::{Clock, Schedule};
 
+/// Weights that a thread looks through at a time.
+const PIECE: usize = 1 << 16;
 /// Every how many epochs a GPU run looks at what the method keeps.
 const STATE_EVERY: usize = 10;
 
@@ -74,6 +77,8 @@ pub struct ChainSpec {
     pub record_every: usize,
     /// Every how many epochs the test images are scored.
     pub evaluate_every: usize,
+    /// When to go on with a smaller network, where pruning is for good.
+    pub shrink: Shrinking,
     /// The arithmetic on a GPU.
     pub precision: Precision,
     /// The channels whose weights are kept at the end of every epoch, of no epochs yet.
@@ -112,6 +117,9 @@ pub struct Record {
     /// The share of all parameters that are pruned.
     #[serde(default)]
     pub sparsity: f64,
+    /// The share of the whole network's multiply-adds that a step does.
+    #[serde(default = "all_of_it")]
+    pub work: f64,
     /// λ₂ in force.
     #[serde(default)]
     pub hard_threshold: Option<f64>,
@@ -121,6 +129,11 @@ pub struct Record {
     /// The mean negative log-likelihood of the test images.
     #[serde(default)]
     pub test_nll: Option<f64>,
+}
+
+/// The work of a network that never got smaller.
+fn all_of_it() -> f64 {
+    1.0
 }
 
 /// One draw from the posterior.
@@ -154,8 +167,10 @@ pub struct Chain {
     spec: ChainSpec,
     arena: Arena,
     /// Made with the first step that the cores do.
-    plan: Option<GradientPlan>,
+    stepper: Option<Stepper>,
     cuda: Option<CudaChain>,
+    /// The smaller network in use, where there is one.
+    cut: Option<Cut>,
     /// Scores test images; made when first needed.
     judge: Option<Classifier>,
     step: u64,
@@ -192,8 +207,9 @@ impl Chain {
             trace: spec.trace.clone(),
             spec,
             arena,
-            plan: None,
+            stepper: None,
             cuda: None,
+            cut: None,
             judge: None,
             step: 0,
             order: Vec::new(),
@@ -242,13 +258,31 @@ impl Chain {
 
     /// Bytes held by buffers and plans.
     pub fn bytes(&self) -> usize {
-        let plan = self.plan.as_ref().map_or(0, GradientPlan::bytes);
+        let plan = self.stepper.as_ref().map_or(0, Stepper::bytes);
         self.arena.method_bytes() + self.arena.work_bytes() + plan
     }
 
     /// Does the following steps on a GPU.
     pub fn use_cuda(&mut self, on: OnCuda) -> Result<()> {
         self.cuda = Some(CudaChain::new(&self.spec, on)?);
+        if let Some(cut) = self.cut.take() {
+            self.cut = Some(cut.laid_out_for(&self.spec.network, true)?);
+        }
+        Ok(())
+    }
+
+    /// At the start of an epoch, after pruning: goes on with a smaller network where that pays.
+    fn reconsider(&mut self, epoch: usize, rows: usize, on_cuda: bool) -> Result<()> {
+        let spec = &self.spec;
+        if !spec.method.drops_for_good(epoch) {
+            return Ok(());
+        }
+        let epochs = spec.clock.epochs - epoch;
+        let ahead = Ahead { when: spec.shrink, rows, epochs, on_cuda };
+        let next = Cut::next(&spec.network, self.arena.marks(), self.cut.as_ref(), ahead)?;
+        if let Some(cut) = next {
+            (self.cut, self.stepper, self.judge) = (Some(cut), None, None);
+        }
         Ok(())
     }
 
@@ -272,42 +306,43 @@ impl Chain {
         if batch == 0 {
             method.epoch(&mut self.arena, tick);
             self.loss_sum = 0.0;
+            self.reconsider(epoch, data.rows(), false)?;
         }
-        if self.plan.is_none() {
-            self.plan = Some(GradientPlan::new(&self.spec.network, self.spec.batch)?);
+        if self.stepper.is_none() {
+            let (spec, cut) = (&self.spec, self.cut.as_ref());
+            self.stepper = Some(Stepper::new(&spec.network, spec.batch, cut, &self.arena)?);
         }
-        let Some(plan) = &mut self.plan else { return Ok(()) };
+        let Some(stepper) = &mut self.stepper else { return Ok(()) };
         if batch == 0 || self.order.is_empty() {
             // Also after a resume in the middle of an epoch: both follow from step and masks.
             let key = Key::new(self.spec.seed, self.spec.chain, Stream::Shuffle);
             self.order = key.permutation(epoch as u64, data.rows());
-            if let (Examples::Table(data), true) = (data, method.masks()) {
-                let live = live_inputs(&self.spec.network, self.arena.marks());
-                if method.drops_for_good(epoch) {
-                    plan.keep_columns(data, &live)?;
-                } else {
-                    plan.read_columns(&live);
-                }
+            let only_masks = self.spec.shrink == Shrinking::Never && method.drops_for_good(epoch);
+            if let (Examples::Table(_), true) =
+                (data, method.masks() && stepper.is_whole() && !only_masks)
+            {
+                stepper.read_columns(&live_inputs(&self.spec.network, self.arena.marks()));
             }
         }
-        method.materialize(&mut self.arena, tick);
         let first = batch * self.spec.batch;
         let rows = &self.order[first..(first + self.spec.batch).min(self.order.len())];
-        let loss = match data {
-            Examples::Table(data) => plan.gradient(&mut self.arena, data, rows)?,
+        let (made, numbers);
+        let (table, rows) = match data {
+            Examples::Table(data) => (data, rows),
             Examples::Images(images) => {
                 let key = Key::new(self.spec.seed, self.spec.chain, Stream::Augment);
                 let view = View::Random { key, epoch: epoch as u64 };
-                let made = image_rows(&images.train, &images.augment, view, rows)?;
-                let rows: Vec<u32> = (0..rows.len() as u32).collect();
-                plan.gradient(&mut self.arena, &made, &rows)?
+                made = image_rows(&images.train, &images.augment, view, rows)?;
+                numbers = (0..rows.len() as u32).collect::<Vec<u32>>();
+                (&made, &numbers[..])
             }
         };
+        let done = stepper.step(&mut self.arena, &*method, tick, table, rows)?;
+        let loss = done.loss;
         if !loss.is_finite() {
             return Err(self.not_finite("the loss".into(), epoch));
         }
-        method.update(&mut self.arena, tick);
-        self.clipped_steps += self.arena.take_clipped();
+        self.clipped_steps += done.clipped;
         self.loss_sum += loss;
         self.step += 1;
         if clock.batch(self.step) == 0 {
@@ -324,10 +359,15 @@ impl Chain {
         let ticks: Vec<Tick> = (self.step..end).map(|step| self.tick(step)).collect();
         let [tick, ..] = ticks[..] else { return Ok(()) };
         if first == 0 {
+            if self.spec.method.reads_state(tick.epoch) {
+                cuda.settle(&mut self.arena)?;
+            }
             self.spec.method.epoch(&mut self.arena, tick);
             self.loss_sum = 0.0;
+            self.reconsider(tick.epoch, data.rows(), true)?;
         }
-        let tally = cuda.run(&self.spec, &mut self.arena, data, first, &ticks)?;
+        let cut = self.cut.as_ref();
+        let tally = cuda.run(&self.spec, &mut self.arena, cut, data, first, &ticks)?;
         if let Some(at) = tally.losses.iter().position(|loss| !loss.is_finite()) {
             self.step += at as u64;
             return Err(self.not_finite("the loss".into(), tick.epoch));
@@ -372,7 +412,11 @@ impl Chain {
                 cuda.settle(&mut self.arena)?;
             }
         }
-        if let Some(at) = self.arena.weights().par_iter().position_first(|w| !w.is_finite()) {
+        let broken = |weights: &[f32]| weights.iter().any(|w| !w.is_finite());
+        let weights = self.arena.weights();
+        if weights.par_chunks(PIECE).any(broken)
+            && let Some(at) = weights.iter().position(|w| !w.is_finite())
+        {
             let owner = self.arena.table().owner(at).map_or("", |p| p.name.as_str());
             return Err(self.not_finite(format!("the parameter `{owner}`"), epoch));
         }
@@ -407,6 +451,7 @@ impl Chain {
                 largest_loss: self.largest_loss,
                 clipped_steps: self.clipped_steps,
                 sparsity: sparsity(self.arena.marks()),
+                work: self.cut.as_ref().map_or(1.0, |cut| cut.small.work_left(&spec.network)),
                 hard_threshold: vitals.hard_threshold,
                 test_accuracy: judged.map(|j| j.0),
                 test_nll: judged.map(|j| j.1),
@@ -435,7 +480,8 @@ impl Chain {
     ) -> Result<(f64, f64)> {
         if self.judge.is_none() {
             let on = cuda.map(CudaChain::on);
-            let (network, test) = (&self.spec.network, &images.test);
+            let small = self.cut.as_ref().map(|cut| &cut.small.network);
+            let (network, test) = (small.unwrap_or(&self.spec.network), &images.test);
             self.judge = Some(Classifier::new(network, test, &images.augment, on)?);
         }
         let Some(judge) = &mut self.judge else { return Ok((f64::NAN, f64::NAN)) };
@@ -445,7 +491,11 @@ impl Chain {
             judge.probabilities_in(session)?
         } else {
             let weights = self.spec.method.sample(&self.arena, tick);
-            judge.probabilities(&weights, self.arena.stats())?
+            match &self.cut {
+                Some(Cut { small, .. }) => judge
+                    .probabilities(&small.take(&weights), &small.take_stats(self.arena.stats()))?,
+                None => judge.probabilities(&weights, self.arena.stats())?,
+            }
         };
         let truth: Vec<f32> = images.test.labels().iter().map(|&label| label as f32).collect();
         let classes = images.classes.len();
@@ -486,6 +536,9 @@ impl Chain {
         sections.push(("marks".to_owned(), self.arena.marks().to_vec()));
         sections.push(("stats".to_owned(), container::float_bytes(self.arena.stats())));
         sections.push(("trace".to_owned(), container::float_bytes(self.trace.values())));
+        if let Some(cut) = &self.cut {
+            sections.push(("cut".to_owned(), cut.to_bits()));
+        }
         container::encode(&body, &sections)
     }
 
@@ -511,6 +564,16 @@ impl Chain {
         chain.arena.set_marks(file.section(path, "marks")?)?;
         chain.arena.set_stats(&file.floats(path, "stats")?)?;
         chain.trace.restore(file.floats(path, "trace")?);
+        if file.has("cut") {
+            let keep = Cut::from_bits(file.section(path, "cut")?, chain.arena.len());
+            let keep = keep.ok_or_else(|| {
+                Error::store(
+                    path,
+                    "the marks of the smaller network are cut short; the file is damaged",
+                )
+            })?;
+            chain.cut = Some(Cut::new(&chain.spec.network, keep, false)?);
+        }
         chain.snapshots = snapshots(&file.body.snapshots)?;
         chain.step = file.body.step;
         chain.loss_sum = file.body.loss_sum;

@@ -41,6 +41,11 @@ impl<T> Container<T> {
         })
     }
 
+    /// Whether there is a section called `name`.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.sections.iter().any(|(n, _)| n == name)
+    }
+
     /// The section called `name` as numbers.
     pub(crate) fn floats(&self, path: &Path, name: &str) -> Result<Vec<f32>> {
         let bytes = self.section(path, name)?;

@@ -2,13 +2,15 @@
 
 use std::sync::Arc;
 
-use thinfer_engine::Arena;
 use thinfer_engine::cuda::{Gpu, PlanOptions, Precision, Session, Source, StepCalls, Tally};
 use thinfer_engine::noise::{Key, Stream};
+use thinfer_engine::{Arena, Network};
 
 use super::Device;
 use super::chain::ChainSpec;
+use super::cut::Cut;
 use super::examples::Examples;
+use super::part::Part;
 use crate::config::Config;
 use crate::data::images::{Prefetch, Speed};
 use crate::data::{ImageData, Images, View};
@@ -45,6 +47,8 @@ const DECODED: usize = 256 << 20;
 pub(crate) struct CudaChain {
     on: OnCuda,
     session: Option<Session>,
+    /// The smaller network that the device has, where it does not have the whole one.
+    part: Option<Part>,
     /// Whether the device has newer weights or a newer state than the host.
     ahead: Ahead,
     /// Images of this epoch that are decoded while the device is at work.
@@ -75,7 +79,7 @@ impl CudaChain {
         if let Some(reason) = spec.method.needs_host() {
             return Err(Error::Data(reason.to_owned()));
         }
-        Ok(Self { on, session: None, ahead: Ahead::default(), decoder: None })
+        Ok(Self { on, session: None, part: None, ahead: Ahead::default(), decoder: None })
     }
 
     /// The GPU.
@@ -98,6 +102,7 @@ impl CudaChain {
         &mut self,
         spec: &ChainSpec,
         arena: &mut Arena,
+        cut: Option<&Cut>,
         data: Examples<'_>,
         first: usize,
         ticks: &[Tick],
@@ -110,13 +115,18 @@ impl CudaChain {
             steps.push(StepCalls { before, after });
         }
         let chunk = steps_at_once(spec, data);
+        let same = match (&self.part, cut) {
+            (Some(part), Some(cut)) => Arc::ptr_eq(&part.small, &cut.small),
+            (None, None) => true,
+            _ => false,
+        };
+        if !same {
+            self.settle_state(arena)?;
+            (self.session, self.part) = (None, cut.map(|cut| Part::new(cut, arena)));
+        }
         let touched = arena.take_touched();
-        if self.session.is_none() {
-            let mut session = open(&self.on, spec, arena, data, chunk)?;
-            session.push(arena)?;
-            self.session = Some(session);
-        } else if touched && let Some(session) = &mut self.session {
-            session.push_weights(arena)?;
+        if touched || self.session.is_none() {
+            self.send(spec, arena, data, chunk)?;
         }
         let Some(session) = &mut self.session else { return Ok(Tally::default()) };
         let key = |stream| Key::new(spec.seed, spec.chain, stream);
@@ -146,23 +156,71 @@ impl CudaChain {
         Ok(session.run(&order, first, &steps, augment)?)
     }
 
+    /// Puts what the host has changed on the device, or everything where that is new.
+    fn send(
+        &mut self,
+        spec: &ChainSpec,
+        arena: &Arena,
+        data: Examples<'_>,
+        chunk: usize,
+    ) -> Result<()> {
+        let fresh = self.session.is_none();
+        if let Some(part) = &mut self.part {
+            part.take_from(arena, fresh);
+        }
+        let part = self.part.as_ref();
+        let arena = part.map_or(arena, |part| &part.arena);
+        if let Some(session) = &mut self.session {
+            return Ok(session.push_weights(arena)?);
+        }
+        let network = part.map_or(&spec.network, |part| &part.small.network);
+        let fewer = match (data, part) {
+            (Examples::Table(data), Some(part)) => Some(data.take_columns(&part.columns())),
+            _ => None,
+        };
+        let data = fewer.as_ref().map_or(data, Examples::Table);
+        let mut session = open(&self.on, spec, network, arena, data, chunk)?;
+        session.push(arena)?;
+        self.session = Some(session);
+        Ok(())
+    }
+
     /// Brings weights and statistics to the host.
     pub(crate) fn settle_weights(&mut self, arena: &mut Arena) -> Result<()> {
-        if let Some(session) = self.session.as_ref().filter(|_| self.ahead.weights) {
-            session.pull_weights(arena)?;
-            self.ahead.weights = false;
+        let Some(session) = self.session.as_ref().filter(|_| self.ahead.weights) else {
+            return Ok(());
+        };
+        match &mut self.part {
+            Some(part) => {
+                session.pull_weights(&mut part.arena)?;
+                part.give_weights(arena);
+            }
+            None => session.pull_weights(arena)?,
         }
+        self.ahead.weights = false;
+        Ok(())
+    }
+
+    /// Brings what only the method reads to the host.
+    fn settle_state(&mut self, arena: &mut Arena) -> Result<()> {
+        let Some(session) = self.session.as_ref().filter(|_| self.ahead.state) else {
+            return Ok(());
+        };
+        match &mut self.part {
+            Some(part) => {
+                session.pull_state(&mut part.arena)?;
+                part.give_state(arena);
+            }
+            None => session.pull_state(arena)?,
+        }
+        self.ahead.state = false;
         Ok(())
     }
 
     /// Brings everything to the host.
     pub(crate) fn settle(&mut self, arena: &mut Arena) -> Result<()> {
         self.settle_weights(arena)?;
-        if let Some(session) = self.session.as_ref().filter(|_| self.ahead.state) {
-            session.pull_state(arena)?;
-            self.ahead.state = false;
-        }
-        Ok(())
+        self.settle_state(arena)
     }
 }
 
@@ -180,6 +238,7 @@ pub(crate) fn steps_at_once(spec: &ChainSpec, data: Examples<'_>) -> usize {
 fn open(
     on: &OnCuda,
     spec: &ChainSpec,
+    network: &Network,
     arena: &Arena,
     data: Examples<'_>,
     chunk: usize,
@@ -190,6 +249,8 @@ fn open(
         // It costs nothing that could be measured, and a resumed run has the same bits.
         deterministic: true,
         training: true,
+        // A smaller network may soon be followed by a still smaller one.
+        hasty: arena.origin().is_some(),
     };
     let source = match data {
         Examples::Table(data) => Source::Table(data),
@@ -202,5 +263,5 @@ fn open(
             }
         },
     };
-    Ok(Session::new(&on.gpu, &spec.network, arena, source, options)?)
+    Ok(Session::new(&on.gpu, network, arena, source, options)?)
 }

@@ -4,13 +4,17 @@ use std::fmt;
 
 mod chain;
 pub(crate) mod container;
+mod cut;
 mod device;
 mod examples;
-mod gradient;
+mod part;
 mod run;
+mod stepper;
+mod times;
 mod trace;
 
 pub use chain::{Chain, ChainSpec, Record, Schedules, Snapshot, live_inputs};
+pub use cut::Shrinking;
 pub use device::OnCuda;
 pub use examples::Examples;
 pub(crate) use examples::image_rows;
@@ -18,6 +22,7 @@ pub use run::{
     ChainResult, Observer, Setting, Silent, checkpoint_path, load_results, run_chains,
     snapshot_path,
 };
+pub use times::EpochTime;
 pub use trace::{Channel, Side, Trace};
 
 /// Where a run computes.

@@ -14,6 +14,7 @@ use thinfer_engine::cuda::Gpu;
 
 use super::chain::{Chain, ChainSpec, Record, Snapshot};
 use super::examples::Examples;
+use super::times::{EpochTime, Times, read_times};
 use super::trace::Trace;
 use super::{Device, OnCuda, container};
 use crate::data::images::Speed;
@@ -86,6 +87,8 @@ pub struct ChainResult {
     pub snapshots: Vec<Snapshot>,
     /// The weights of some channels, where `train.trace` names them.
     pub trace: Trace,
+    /// How long its epochs took.
+    pub times: Vec<EpochTime>,
     /// Bytes of its buffers and plans.
     pub bytes: usize,
     /// Bytes of them that the method keeps: weights, state and marks.
@@ -185,6 +188,9 @@ fn run_chain(spec: ChainSpec, data: Examples<'_>, setting: &Setting<'_>) -> Resu
         let folder = chain_folder(folder, number);
         fs::create_dir_all(&folder).map_err(|e| Error::file("create", &folder, e))?;
     }
+    let own_folder = setting.folder.map(|folder| chain_folder(folder, number));
+    let clock = chain.spec().clock;
+    let mut times = Times::start(own_folder.as_deref(), clock.epoch(chain.step()));
     let mut saved_at = Instant::now();
     let mut saved_step = chain.step();
     let mut told_at = Instant::now();
@@ -194,11 +200,15 @@ fn run_chain(spec: ChainSpec, data: Examples<'_>, setting: &Setting<'_>) -> Resu
             let folder = setting.folder.unwrap_or(Path::new("memory"));
             if setting.folder.is_some() {
                 save_chain(&mut chain, folder)?;
+                times.save()?;
             }
             return Err(Error::Interrupted(folder.to_owned()));
         }
         chain.advance(data).map_err(|error| name_checkpoint(error, setting.folder, number))?;
-        let epoch_is_over = chain.step().is_multiple_of(chain.spec().clock.steps_per_epoch);
+        let epoch_is_over = chain.step().is_multiple_of(clock.steps_per_epoch);
+        if epoch_is_over {
+            times.end(clock.epoch(chain.step() - 1));
+        }
         if let Some(speed) = chain.decoding().filter(|_| epoch_is_over && !told_of_decoding) {
             setting.observer.notice(&decoding_note(speed));
             told_of_decoding = true;
@@ -212,12 +222,13 @@ fn run_chain(spec: ChainSpec, data: Examples<'_>, setting: &Setting<'_>) -> Resu
             let due = setting.checkpoint_steps.is_some_and(|every| steps >= every);
             if due || chain.is_done() || saved_at.elapsed() >= setting.checkpoint_every {
                 save_chain(&mut chain, folder)?;
+                times.save()?;
                 saved_at = Instant::now();
                 saved_step = chain.step();
             }
         }
     }
-    Ok(result_of(chain))
+    Ok(result_of(chain, times.into_times()))
 }
 
 /// Waiting for more than this share of the time is worth a word of advice.
@@ -333,11 +344,11 @@ fn load_snapshot(
     Ok(snapshot)
 }
 
-fn result_of(chain: Chain) -> ChainResult {
+fn result_of(chain: Chain, times: Vec<EpochTime>) -> ChainResult {
     let (number, bytes) = (chain.spec().chain, chain.bytes());
     let method_bytes = chain.arena().method_bytes();
     let (records, snapshots, trace) = chain.into_results();
-    ChainResult { chain: number, records, snapshots, trace, bytes, method_bytes }
+    ChainResult { chain: number, records, snapshots, trace, times, bytes, method_bytes }
 }
 
 /// Reads what a run has so far, without going on with it.
@@ -349,7 +360,8 @@ pub fn load_results(
     let mut results = Vec::new();
     for spec in specs {
         if let Some(chain) = load_chain_read_only(&spec, folder, observer)? {
-            results.push(result_of(chain));
+            let times = read_times(&chain_folder(folder, spec.chain));
+            results.push(result_of(chain, times));
         }
     }
     if results.is_empty() {

@@ -7,9 +7,11 @@
 use std::path::Path;
 use std::process::Command;
 
-use thinfer::methods::kernels::{self, CvAdamScalars, Kernel, Scalars, SgdScalars, SghmcScalars};
+use thinfer::methods::kernels::{
+    self, CsgmcmcScalars, CvAdamScalars, Kernel, Scalars, SgdScalars, SghmcScalars,
+};
 use thinfer::methods::sghmc::{NoiseRule, RhoRule};
-use thinfer::methods::{cv_adam, sgd, sghmc};
+use thinfer::methods::{csgmcmc, cv_adam, sgd, sghmc};
 use thinfer_engine::augment::{self, Augment};
 use thinfer_engine::noise::{self, Key, Stream};
 use thinfer_engine::{Shape, elementary, joined};
@@ -103,6 +105,8 @@ struct Chain {
     gradient: Vec<f32>,
     state: [Vec<f32>; 2],
     marks: Vec<u8>,
+    /// Numbers that key the noise; empty where they are the weights' own.
+    origin: Vec<u32>,
 }
 
 impl Chain {
@@ -114,13 +118,16 @@ impl Chain {
         };
         let state = [draw(2, 0.01), draw(3, 2.0)];
         let marks = (0..N).map(|i| [3, 1, 2, 0, 3][i % 5]).collect();
-        Self { weights: draw(0, 0.3), forward: None, gradient: draw(1, 0.2), state, marks }
+        let (weights, gradient) = (draw(0, 0.3), draw(1, 0.2));
+        Self { weights, forward: None, gradient, state, marks, origin: Vec::new() }
     }
 
     fn run(&mut self, kernel: Kernel, exact: bool, scalars: &impl Scalars, factor: f32) -> bool {
         let exact = if exact { "EXACT=1" } else { "EXACT=0" };
         let entry = format!("ENTRY={}", kernel.entry);
-        let defines: Vec<&str> = kernel.defines.iter().copied().chain([exact, &*entry]).collect();
+        let mut defines: Vec<&str> = kernel.defines.to_vec();
+        defines.extend([exact, &*entry]);
+        defines.extend((kernel.entry == "sghmc").then_some("TAKES_ORIGIN"));
         let main = include_str!("pass.h");
         let Some(program) = Program::new(kernel.source, main, &defines) else { return false };
         // The entry of step 2 is the right one; those before it are wrong.
@@ -129,7 +136,7 @@ impl Chain {
         let out = program.run(&vec![
             of_floats(&self.weights),
             self.forward.as_deref().map(of_floats).unwrap_or_default(),
-            vec![0; 2 * N],
+            vec![0; 2 * self.weights.len()],
             of_floats(&self.gradient),
             of_floats(&self.state[0]),
             of_floats(&self.state[1]),
@@ -137,6 +144,7 @@ impl Chain {
             table,
             bytes([2]),
             of_floats(&[factor]),
+            bytes(self.origin.iter().copied()),
         ]);
         self.weights = floats(&out[0]);
         self.forward = self.forward.as_ref().map(|_| floats(&out[1]));
@@ -234,6 +242,45 @@ fn the_fast_form_of_sghmc_is_close() {
     check_sghmc(NoiseRule::Exact, RhoRule::Exact, false, false, 0.0);
 }
 
+/// A smaller network's weights draw the noise that they drew in the larger one.
+#[test]
+fn weights_of_a_smaller_network_keep_their_noise() {
+    let coeffs = sghmc::Coeffs {
+        beta1: 0.1,
+        beta2: 1.0,
+        dt: 0.3,
+        k: 0.05,
+        eta: 0.1,
+        n: 777.0,
+        slab_decay: 5e-4,
+        spike_decay: 1e-2,
+        noise: NoiseRule::Exact,
+        rho: RhoRule::Exact,
+        freeze: true,
+    };
+    let scalars = SghmcScalars { coeffs, key: KEY, step: STEP };
+    let kernel = kernels::sghmc(NoiseRule::Exact, RhoRule::Exact);
+    let mut whole = Chain::new();
+    let origin: Vec<u32> = (0..N as u32).filter(|i| i % 7 < 3).rev().collect();
+    let pick = |values: &[f32]| origin.iter().map(|&i| values[i as usize]).collect::<Vec<f32>>();
+    let mut part = Chain {
+        weights: pick(&whole.weights),
+        gradient: pick(&whole.gradient),
+        state: [pick(&whole.state[0]), pick(&whole.state[1])],
+        marks: origin.iter().map(|&i| whole.marks[i as usize]).collect(),
+        forward: None,
+        origin: origin.clone(),
+    };
+    for exact in [true, false] {
+        if !whole.run(kernel, exact, &scalars, FACTOR) {
+            return;
+        }
+        part.run(kernel, exact, &scalars, FACTOR);
+        assert_eq!(part.weights, pick(&whole.weights));
+        assert_eq!(part.state, [pick(&whole.state[0]), pick(&whole.state[1])]);
+    }
+}
+
 #[test]
 fn sghmc_can_write_the_masked_weights_in_the_same_pass() {
     let coeffs = sghmc::Coeffs {
@@ -307,17 +354,48 @@ fn cv_adam_has_the_bits_of_the_cpu() {
 
 #[test]
 fn sgd_has_the_bits_of_the_cpu() {
-    let scalars = SgdScalars { momentum: 0.9, decay: 5e-4, rate: 0.1 };
-    for exact in [true, false] {
-        let mut want = Chain::new();
-        let mut got = want.clone();
-        if !got.run(kernels::SGD, exact, &scalars, 1.0) {
-            return;
+    use sgd::Pruned;
+    let (keeps, rests) = (Some(Pruned::KeepsMomentum), Some(Pruned::Rests));
+    for (pruned, nesterov) in [(None, false), (None, true), (keeps, true), (rests, false)] {
+        let coeffs = sgd::Coeffs { momentum: 0.9, decay: 5e-4, rate: 0.1, nesterov };
+        let scalars = SgdScalars { coeffs, pruned };
+        let kernel = if pruned.is_some() { kernels::SGD_MASKED } else { kernels::SGD };
+        for exact in [true, false] {
+            let mut want = Chain::new();
+            let mut got = want.clone();
+            if !got.run(kernel, exact, &scalars, 1.0) {
+                return;
+            }
+            let (w, buf) = (&mut want.weights, &mut want.state[0]);
+            match pruned {
+                None => sgd::step(&coeffs, w, buf, &want.gradient),
+                Some(rule) => {
+                    sgd::step_masked(&coeffs, rule, w, buf, &want.gradient, &want.marks);
+                }
+            }
+            assert_close("buf", &got.state[0], &want.state[0], exact, 1.0);
+            assert_close("w", &got.weights, &want.weights, exact, 1.0);
         }
-        let buf = &mut want.state[0];
-        sgd::step(0.9, 5e-4, 0.1, &mut want.weights, buf, &want.gradient);
-        assert_close("buf", &got.state[0], &want.state[0], exact, 1.0);
-        assert_close("w", &got.weights, &want.weights, exact, 1.0);
+    }
+}
+
+#[test]
+fn csgmcmc_has_the_bits_of_the_cpu() {
+    for (momentum, noise) in [(0.0, 0.05), (0.1, 0.05), (0.9, 0.0)] {
+        let coeffs = csgmcmc::Coeffs { momentum, rate: 0.3, decay: 5e-4, noise };
+        let scalars = CsgmcmcScalars { coeffs, key: KEY, step: STEP };
+        for exact in [true, false] {
+            let mut want = Chain::new();
+            let mut got = want.clone();
+            if !got.run(kernels::csgmcmc(momentum > 0.0), exact, &scalars, FACTOR) {
+                return;
+            }
+            let eps = if noise > 0.0 { normals(KEY, STEP) } else { vec![0.0; N] };
+            let u = if momentum > 0.0 { &mut want.state[0][..] } else { &mut [][..] };
+            csgmcmc::step(&coeffs, &mut want.weights, u, &want.gradient, FACTOR, &eps);
+            assert_close("u", &got.state[0], &want.state[0], exact, 1.0);
+            assert_close("w", &got.weights, &want.weights, exact, 1.0);
+        }
     }
 }
 

@@ -1,6 +1,8 @@
 use std::path::PathBuf;
 
-use thinfer::reproduce::{Plan, Row, Summary, Table4, table4};
+use thinfer::data::simulate::Example;
+use thinfer::metrics::Spread;
+use thinfer::reproduce::{Cost, Plan, Row, Summary, Table4, collect, table4};
 
 use crate::context::Context;
 use crate::device::CpuArgs;
@@ -14,49 +16,110 @@ use crate::text_table::{align, seconds};
 Finished runs are kept in --out and not done again.
 
 Examples:
-  thinfer reproduce table4 --examples 1 --rows dfp --repeats 2
-  thinfer reproduce table4 --out results/table4 --json")]
+  thinfer reproduce table4 --examples 1 --rows dfp,lasso --repeats 2
+  thinfer reproduce table4 --out results/table4 --plan")]
 pub(super) struct Args {
-    /// Examples to run
-    #[arg(long, value_delimiter = ',', default_value = "1,2,3")]
-    examples: Vec<usize>,
-    /// Methods to run
-    #[arg(long, value_enum, value_delimiter = ',', default_value = "dfp,dpf")]
+    /// Examples to run: 1, 2, 3, bai, friedman
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "1,2,3")]
+    #[arg(hide_possible_values = true)]
+    examples: Vec<ExampleArg>,
+    /// Rows: splbnn, svbnn, dfp, dpf, lasso, stochastic-gates [default: all]
+    #[arg(long, value_enum, value_delimiter = ',', hide_possible_values = true)]
     rows: Vec<RowArg>,
-    /// Independent data sets for each
-    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..))]
+    /// Independent data sets for each, with the seeds 1, 2, …
+    #[arg(long, alias = "seeds", default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..))]
     repeats: u16,
-    /// Change a setting of the shipped configurations
+    /// Change a setting of the shipped configurations or of a row
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
     /// A folder for the results of every run
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+    /// Runs at a time [default: one a core]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    jobs: Option<u16>,
+    /// Say what would run and what it would cost
+    #[arg(long)]
+    plan: bool,
+    /// Print what --out holds, run nothing
+    #[arg(long, requires = "out", conflicts_with = "plan")]
+    collect: bool,
     #[command(flatten)]
     device: CpuArgs,
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]
+enum ExampleArg {
+    #[value(name = "1")]
+    Example1,
+    #[value(name = "2")]
+    Example2,
+    #[value(name = "3")]
+    Example3,
+    Bai,
+    Friedman,
+}
+
+impl From<ExampleArg> for Example {
+    fn from(arg: ExampleArg) -> Self {
+        match arg {
+            ExampleArg::Example1 => Example::Example1,
+            ExampleArg::Example2 => Example::Example2,
+            ExampleArg::Example3 => Example::Example3,
+            ExampleArg::Bai => Example::Bai,
+            ExampleArg::Friedman => Example::Friedman,
+        }
+    }
+}
+
+#[derive(Clone, Copy, clap::ValueEnum)]
 enum RowArg {
+    Splbnn,
+    Svbnn,
     Dfp,
     Dpf,
+    Lasso,
+    #[value(alias = "stg")]
+    StochasticGates,
+}
+
+impl From<RowArg> for Row {
+    fn from(arg: RowArg) -> Self {
+        match arg {
+            RowArg::Splbnn => Row::Splbnn,
+            RowArg::Svbnn => Row::Svbnn,
+            RowArg::Dfp => Row::Dfp,
+            RowArg::Dpf => Row::Dpf,
+            RowArg::Lasso => Row::Lasso,
+            RowArg::StochasticGates => Row::StochasticGates,
+        }
+    }
 }
 
 pub(super) fn run(args: &Args, context: &Context) -> anyhow::Result<()> {
     let chosen = args.device.choose()?;
-    let rows = args.rows.iter().map(|row| match row {
-        RowArg::Dfp => Row::Dfp,
-        RowArg::Dpf => Row::Dpf,
-    });
+    let rows: Vec<Row> = args.rows.iter().map(|&row| row.into()).collect();
     let plan = Plan {
-        examples: args.examples.clone(),
-        rows: rows.collect(),
+        examples: args.examples.iter().map(|&example| example.into()).collect(),
+        rows: if rows.is_empty() { Row::ALL.to_vec() } else { rows },
         repeats: usize::from(args.repeats),
         overrides: args.set.clone(),
+        jobs: args.jobs.map(usize::from),
     };
+    if args.plan {
+        let costs = plan.costs(args.out.as_deref())?;
+        let left: f64 = costs.iter().map(Cost::seconds_left).sum();
+        let json = serde_json::json!({ "lines": costs, "seconds_left": left });
+        return context.result(&json, || costs_to_text(&costs, left));
+    }
+    if let (true, Some(out)) = (args.collect, &args.out) {
+        let table = collect(&plan, out)?;
+        return context.result(&serde_json::to_value(&table)?, || to_text(&table));
+    }
     let stop = interrupt::stop_flag(context)?;
     let runs = plan.examples.len() * plan.rows.len() * plan.repeats;
-    context.say(&format!("{chosen}; {runs} runs, one a core"));
+    let side_by_side = plan.jobs.map_or("one a core".to_owned(), |n| format!("{n} at a time"));
+    context.say(&format!("{chosen}; {runs} runs, {side_by_side}"));
     let progress = Progress::of(context, &chosen, "runs");
     let table = table4(&plan, args.out.as_deref(), stop, &progress);
     progress.finish();
@@ -69,30 +132,42 @@ pub(super) fn run(args: &Args, context: &Context) -> anyhow::Result<()> {
             None => "interrupted; nothing was kept, give --out to go on another time".into(),
         })
     })?;
+    for failure in &table.failures {
+        let (example, row) = (failure.example.name(), failure.method.name());
+        context.say(&format!("{example} {row} {}: {}", failure.repeat, failure.reason));
+    }
     if let Some(out) = &args.out {
         context.say(&format!("wrote {}", out.join("table4.json").display()));
     }
     context.result(&serde_json::to_value(&table)?, || to_text(&table))
 }
 
+fn costs_to_text(costs: &[Cost], left: f64) -> String {
+    let head = ["example", "row", "runs", "done", "s/run", "by", "left"];
+    let mut rows = vec![head.map(str::to_owned).to_vec()];
+    rows.extend(costs.iter().map(|cost| {
+        vec![
+            cost.example.name().to_owned(),
+            cost.method.name().to_owned(),
+            cost.repeats.to_string(),
+            cost.done.to_string(),
+            format!("{:.1}", cost.seconds_each),
+            if cost.measured { "measured" } else { "estimate" }.to_owned(),
+            seconds(cost.seconds_left()),
+        ]
+    }));
+    format!("{}{} of one core are left; nothing was run\n", align(&rows), seconds(left))
+}
+
 fn to_text(table: &Table4) -> String {
     let head = [
-        "example",
-        "row",
-        "paper",
-        "posterior",
-        "sd",
-        "last",
-        "FDR",
-        "FNDR",
-        "selected",
-        "exact",
-        "s/run",
+        "example", "row", "paper", "here", "sd", "last", "FDR", "FNDR", "power", "selected",
+        "exact", "n", "s/run",
     ];
     let mut rows = vec![head.map(str::to_owned).to_vec()];
     rows.extend(table.rows.iter().map(line));
     format!(
-        "{}\nMSE (Examples 1, 2) or accuracy (Example 3) on 1,000 test rows; posterior: average of the samples with\nthe final mask; last: the last sample alone; exact: repeats with exactly the right variables\n{} runs, {}, thinfer {}\n",
+        "{}\nMSE, or accuracy (Example 3), on the test rows, which are new to every method; last: the last sample\nalone; exact: repeats with exactly the right variables; n: runs that are there, of those asked for\n{} runs, {}, thinfer {}\n",
         align(&rows),
         table.runs.len(),
         seconds(table.seconds),
@@ -101,23 +176,33 @@ fn to_text(table: &Table4) -> String {
 }
 
 fn line(row: &Summary) -> Vec<String> {
-    let score = |value: Option<f64>| match (value, row.mse_mean) {
-        (Some(v), Some(_)) => format!("{v:.3}"),
-        (Some(v), None) => format!("{:.2} %", 100.0 * v),
-        (None, _) => String::new(),
+    let classes = row.example.is_classification();
+    let score = |value: Option<f64>| match value {
+        Some(v) if classes => format!("{:.2} %", 100.0 * v),
+        Some(v) => format!("{v:.3}"),
+        None => String::new(),
     };
-    let either = |a: Option<f64>, b: Option<f64>| score(a.or(b));
+    let either = row.mse.or(row.accuracy);
+    let share = |value: Option<f64>| value.map_or(String::new(), |v| format!("{v:.3}"));
+    let one = |value: Option<f64>| value.map_or(String::new(), |v| format!("{v:.1}"));
+    let sd = |spread: Spread| (spread.n > 1).then_some(spread.sd);
     vec![
-        row.example.to_string(),
-        row.method.name().to_uppercase(),
-        score(Some(row.printed)),
-        either(row.mse_mean, row.accuracy_mean),
-        either(row.mse_sd, row.accuracy_sd),
-        either(row.last_mse_mean, row.last_accuracy_mean),
-        format!("{:.3}", row.fdr_mean),
-        format!("{:.3}", row.fndr_mean),
-        format!("{:.1}", row.selected_mean),
-        format!("{}/{}", row.perfect_repeats, row.repeats),
-        format!("{:.1}", row.seconds_mean),
+        row.example.name().to_owned(),
+        row.method.name().to_owned(),
+        score(row.printed.map(|p| p.score)),
+        either.map_or("missing".to_owned(), |s| score(Some(s.mean))),
+        score(either.and_then(sd)),
+        score(row.last_mse_mean.or(row.last_accuracy_mean)),
+        share(row.fdr_mean),
+        share(row.fndr_mean),
+        share(row.power_mean),
+        one(row.selected_mean),
+        if row.repeats == 0 {
+            String::new()
+        } else {
+            format!("{}/{}", row.perfect_repeats, row.repeats)
+        },
+        format!("{}/{}", row.repeats, row.asked),
+        one(row.seconds_mean),
     ]
 }

@@ -197,6 +197,16 @@ INLINE void normals(const NoiseKey& key, u32 block, real (&out)[4]) {
     box_muller(w.z, w.w, out[2], out[3]);
 }
 
+// The standard normal number of one element.
+INLINE real normal(const NoiseKey& key, u32 at) {
+    const u32 within = at % 128u;
+    Words w = philox(key, at / 128u * 32u + within % 32u);
+    const u32 which = within / 32u;
+    real first, second;
+    box_muller(which < 2u ? w.x : w.z, which < 2u ? w.y : w.w, first, second);
+    return which % 2u ? second : first;
+}
+
 // The nearest bf16, ties to even.
 INLINE unsigned short bf16(float x) {
 #ifdef __CUDA_ARCH__

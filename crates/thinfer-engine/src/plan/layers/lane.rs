@@ -91,7 +91,7 @@ impl<T: Real> Lane<T> {
         self.rows = rows.len();
         for (to, &row) in self.values[0].chunks_exact_mut(data.columns()).zip(rows) {
             let from = data.input(row as usize);
-            to.iter_mut().zip(from).for_each(|(to, from)| *to = T::of(*from as f64));
+            to.iter_mut().zip(from).for_each(|(to, from)| *to = T::of_single(*from));
         }
         if targets {
             let width = data.target_columns();

@@ -1,15 +1,18 @@
 //! What is left of every layer.
 
 use super::super::axis::Axis;
-use super::super::page::{Key, count, element, figure, figures, percent, remark, section, table};
+use super::super::page::{
+    Key, count, element, figure, figures, number, percent, remark, section, table,
+};
 use super::super::plots::{Ink, Mark, Plot};
 use crate::error::Result;
 use crate::images::{ImageEvaluation, LayerSize};
+use crate::shrink::Saving;
 
 const ROW_HEIGHT: u32 = 36;
 
 /// The section about layers.
-pub(super) fn section_of(evaluation: &ImageEvaluation) -> Result<String> {
+pub(super) fn section_of(evaluation: &ImageEvaluation, saving: Option<&Saving>) -> Result<String> {
     let layers = evaluation.sizes.first().map_or(&[][..], |size| &size.layers);
     let mut html = figures(&[bars(layers)?]);
     let head =
@@ -33,7 +36,45 @@ pub(super) fn section_of(evaluation: &ImageEvaluation) -> Result<String> {
     if evaluation.sizes.len() > 1 {
         html += &remark("Of the first chain.");
     }
+    html += &saving.map_or(String::new(), cut_down);
     Ok(section("channels", "Live channels", &html))
+}
+
+/// The network with zeros in it beside the smaller one that is the same function.
+fn cut_down(saving: &Saving) -> String {
+    let share = |[whole, small]: [usize; 2]| percent(small as f64 / whole.max(1) as f64);
+    let amount = |name: &str, both: [usize; 2]| {
+        vec![name.to_owned(), count(both[0]), count(both[1]), share(both)]
+    };
+    let mut rows = vec![
+        amount("Parameters", saving.parameters),
+        amount("Bytes", saving.bytes),
+        amount("Multiply-adds", saving.multiply_adds),
+    ];
+    for speed in &saving.speed {
+        let name = match speed.rows {
+            1 => "Milliseconds, one image".to_owned(),
+            rows => format!("Milliseconds an image, {rows} at a time"),
+        };
+        let faster = format!("{} times as fast", number(speed.masked / speed.shrunk));
+        rows.push(vec![name, number(speed.masked), number(speed.shrunk), faster]);
+    }
+    let mut html = table(&["The last sample", "With zeros", "Cut down", "Left"], &rows);
+    html += &remark(
+        "Cut down, the network is the same function (thinfer shrink). Times are of the cores of the \
+         machine that wrote this page.",
+    );
+    if !saving.leftovers.is_empty() {
+        let head = ["Parameter", "Masked", "Of", "Why it stays"];
+        let rows: Vec<Vec<String>> = saving
+            .leftovers
+            .iter()
+            .map(|l| vec![l.name.clone(), count(l.masked), count(l.of), l.reason.to_owned()])
+            .collect();
+        let list = element("summary", "What is masked and stays") + &table(&head, &rows);
+        html += &element("details", &list);
+    }
+    html
 }
 
 fn bars(layers: &[LayerSize]) -> Result<String> {

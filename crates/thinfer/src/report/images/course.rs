@@ -3,8 +3,8 @@
 use super::super::axis::Axis;
 use super::super::behaviour::clipping;
 use super::super::chains::{Chains, Course, WIDE, heights};
-use super::super::page::{Key, figure, figures, paragraph, section};
-use super::super::plots::{Ink, Mark};
+use super::super::page::{Key, figure, figures, paragraph, percent, section};
+use super::super::plots::{Ink, Mark, Plot};
 use super::ImageReport;
 use crate::error::Result;
 
@@ -18,7 +18,9 @@ pub(super) fn section_of(report: &ImageReport<'_>) -> Result<String> {
     let mut all = vec![loss(&chains)?];
     all.extend(accuracy(&chains)?);
     all.extend(pruning(&chains)?);
+    all.extend(trade(report, &chains)?);
     all.push(step_size(&chains, report)?);
+    all.extend(seconds(&chains)?);
     let clipped = clipping(report.results, report.config, report.evaluation.images.0);
     let html = figures(&all) + &paragraph(&clipped);
     Ok(section("course", "The course of the run", &html))
@@ -73,6 +75,55 @@ fn pruning(chains: &Chains<'_>) -> Result<Option<String>> {
         Key::new("faint", Ink::Series(1), "soft mask, share of grouped weights in the spike"),
     ];
     figure("Sparsity and soft mask", &plot, &keys, "").map(Some)
+}
+
+/// How long epochs took, which shows where a run went on with a smaller network.
+fn seconds(chains: &Chains<'_>) -> Result<Option<String>> {
+    let courses = chains.times();
+    let all = heights(&courses);
+    let Some(longest) = all.iter().copied().reduce(f64::max) else { return Ok(None) };
+    let mut plot = chains.plot("Seconds of every epoch", Axis::between(0.0, 1.05 * longest));
+    plot.marks = chains.lines(&courses);
+    let work = chains.courses(|r| Some(r.work));
+    let least = heights(&work).into_iter().fold(1.0, f64::min);
+    let about = if least < 1.0 {
+        format!(
+            "At the end a step does {} of the multiply-adds of the whole network.",
+            percent(least)
+        )
+    } else {
+        "Every step does all the multiply-adds of the network.".to_owned()
+    };
+    figure("Seconds an epoch", &plot, &chains.keys(), &about).map(Some)
+}
+
+/// Test accuracy against sparsity, epoch by epoch.
+fn trade(report: &ImageReport<'_>, chains: &Chains<'_>) -> Result<Option<String>> {
+    let courses: Vec<Course> = report
+        .results
+        .iter()
+        .map(|result| {
+            let tested = result.records.iter().filter(|r| r.sparsity > 0.0);
+            tested.filter_map(|r| r.test_accuracy.map(|a| (r.sparsity, a))).collect()
+        })
+        .collect();
+    if courses.iter().all(Vec::is_empty) {
+        return Ok(None);
+    }
+    let mut plot = Plot::new(
+        "Test accuracy against sparsity",
+        Axis::between(0.0, 1.0),
+        "share of all parameters pruned",
+        Axis::linear(heights(&courses)),
+    );
+    plot.y = Axis::between(plot.y.low, plot.y.high.min(1.0).max(plot.y.low + 1e-3));
+    for (at, course) in courses.iter().enumerate() {
+        let ink = chains.ink(at);
+        plot.marks.push(Mark::line(course, ink).with(1.0, 0.4));
+        plot.marks.push(Mark::Dots { points: course.clone(), ink, radius: 2.0 });
+    }
+    let about = "A dot is an epoch. Pruned weights are zero, so the accuracy is that of the smaller network.";
+    figure("Accuracy against sparsity", &plot, &chains.keys(), about).map(Some)
 }
 
 fn step_size(chains: &Chains<'_>, report: &ImageReport<'_>) -> Result<String> {

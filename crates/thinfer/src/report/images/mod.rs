@@ -17,6 +17,7 @@ use super::summary::title;
 use crate::config::Config;
 use crate::error::Result;
 use crate::images::{ImageEvaluation, Pick};
+use crate::shrink::Saving;
 use crate::train::ChainResult;
 
 /// Members whose mutual information is below this share of the entropy are nearly copies.
@@ -34,6 +35,8 @@ pub struct ImageReport<'a> {
     pub shape: Shape,
     /// Test images to show.
     pub samples: &'a [Sample],
+    /// What cutting the last sample down comes to.
+    pub saving: Option<&'a Saving>,
     /// How it was made.
     pub origin: Origin<'a>,
 }
@@ -72,7 +75,7 @@ pub fn html(report: &ImageReport<'_>) -> Result<String> {
         course::section_of(report)?,
         head::snapshots(report.evaluation),
         quality::sections(report)?,
-        channels::section_of(report.evaluation)?,
+        channels::section_of(report.evaluation, report.saving)?,
         samples::section_of(report)?,
         behaviour(report, &warnings),
         origin(report)?,
@@ -176,6 +179,7 @@ mod tests {
     use super::*;
     use crate::images::tests::{Imagined, imagined};
     use crate::images::{evaluate_images, pick, sharing_final_mask};
+    use crate::shrink::{Leftover, Speed};
 
     const SHAPE: Shape = Shape { height: 16, width: 16, channels: 1 };
 
@@ -205,6 +209,7 @@ mod tests {
             results: &run.results,
             shape,
             samples: &samples,
+            saving: Some(&saving()),
             origin: Origin {
                 thinfer: "0.1.0",
                 platform: "linux x86_64",
@@ -218,6 +223,22 @@ mod tests {
         .unwrap();
         check(&text);
         text
+    }
+
+    fn saving() -> Saving {
+        Saving {
+            parameters: [1000, 200],
+            bytes: [4000, 800],
+            multiply_adds: [90_000, 30_000],
+            inputs: [1, 1],
+            leftovers: vec![Leftover {
+                name: "conv2.weight".into(),
+                masked: 25,
+                of: 150,
+                reason: "because of a <sum>",
+            }],
+            speed: vec![Speed { rows: 32, masked: 0.5, shrunk: 0.125 }],
+        }
     }
 
     fn check(html: &str) {
@@ -267,6 +288,9 @@ mod tests {
             "The samples disagree",
             "alt=\"",
             "Multiply-adds",
+            "4 times as fast",
+            "because of a &lt;sum&gt;",
+            "Accuracy against sparsity",
             "thinfer train config.toml",
             "kind = &quot;shapes&quot;",
             "&lt;skipped&gt;",

@@ -1,0 +1,154 @@
+//! Table 4 of the paper, run again: independent data sets, the paper's number beside ours, and beside
+//! the paper's rows what a practitioner would try first.
+
+mod outcome;
+mod plan;
+mod row;
+mod summary;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Instant;
+
+pub use outcome::{Outcome, PathQuality};
+pub use plan::{Cost, Plan};
+pub use row::{Printed, Row, printed};
+pub use summary::{Failure, Summary, Table4};
+
+use crate::error::{Error, Result};
+use crate::run::write_json;
+use crate::train::Observer;
+use plan::Job;
+use summary::summarise;
+
+/// Runs the plan, one run a core. With a folder every finished run is kept there, and runs that are
+/// there already are not done again. A run that fails on its data is missing in the table, with the
+/// reason beside it; the others go on.
+pub fn table4(
+    plan: &Plan,
+    folder: Option<&Path>,
+    stop: &AtomicBool,
+    observer: &dyn Observer,
+) -> Result<Table4> {
+    let started = Instant::now();
+    let jobs = plan.jobs_to_run()?;
+    if let Some(folder) = folder {
+        let runs = folder.join("runs");
+        std::fs::create_dir_all(&runs).map_err(|e| Error::file("create", &runs, e))?;
+    }
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let side_by_side = plan.jobs.unwrap_or(cores).max(1);
+    let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let results = Mutex::new((Vec::new(), Vec::new()));
+    let ended = AtomicBool::new(false);
+    let work = || -> Result<()> {
+        while let Some(&job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
+            if ended.load(Ordering::Relaxed) {
+                return Ok(());
+            }
+            let result = keep(plan, job, folder, stop);
+            let finished = done.fetch_add(1, Ordering::Relaxed) + 1;
+            observer.progress(0, finished as u64, jobs.len() as u64, None);
+            let Ok(mut results) = results.lock() else { return Ok(()) };
+            match result {
+                Ok(outcome) => results.0.push(outcome),
+                Err(error @ (Error::NonFinite { .. } | Error::Data(_))) => {
+                    results.1.push(failure(job, &error));
+                }
+                Err(error) => {
+                    ended.store(true, Ordering::Relaxed);
+                    return Err(error);
+                }
+            }
+        }
+        Ok(())
+    };
+    let joined: Vec<Result<()>> = std::thread::scope(|scope| {
+        let workers: Vec<_> =
+            (0..side_by_side.min(jobs.len())).map(|_| scope.spawn(work)).collect();
+        let join = |w: std::thread::ScopedJoinHandle<'_, Result<()>>| {
+            w.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        };
+        workers.into_iter().map(join).collect()
+    });
+    for result in joined {
+        match (result, folder) {
+            (Err(Error::Interrupted(_)), Some(folder)) => {
+                return Err(Error::Interrupted(folder.to_owned()));
+            }
+            (other, _) => other?,
+        }
+    }
+    let (runs, failures) = results.into_inner().unwrap_or_default();
+    let table = assemble(plan, runs, failures, started, side_by_side)?;
+    if let Some(folder) = folder {
+        write_json(&folder.join("table4.json"), &table)?;
+    }
+    Ok(table)
+}
+
+/// The table of the runs that `folder` holds; nothing is run, and what is not there is missing.
+pub fn collect(plan: &Plan, folder: &Path) -> Result<Table4> {
+    let started = Instant::now();
+    let mut runs = Vec::new();
+    for job in plan.jobs() {
+        runs.extend(plan.kept(Some(folder), job)?);
+    }
+    let table = assemble(plan, runs, Vec::new(), started, 0)?;
+    if folder.is_dir() {
+        write_json(&folder.join("table4.json"), &table)?;
+    }
+    Ok(table)
+}
+
+fn assemble(
+    plan: &Plan,
+    mut runs: Vec<Outcome>,
+    mut failures: Vec<Failure>,
+    started: Instant,
+    jobs: usize,
+) -> Result<Table4> {
+    runs.sort_by_key(|o| (o.example, o.method, o.repeat));
+    failures.sort_by_key(|f| (f.example, f.method, f.repeat));
+    let (mut configs, mut selectors) = (BTreeMap::new(), BTreeMap::new());
+    for &example in &plan.examples {
+        configs.insert(example.name().to_owned(), plan.config(example, Row::Dfp, 1)?);
+        for &row in &plan.rows {
+            if let Some(selector) = plan.selector(example, row)? {
+                selectors.insert(format!("{}-{}", example.name(), row.name()), selector);
+            }
+        }
+    }
+    Ok(Table4 {
+        rows: summarise(plan, &runs),
+        runs,
+        failures,
+        seconds: started.elapsed().as_secs_f64(),
+        thinfer: env!("CARGO_PKG_VERSION"),
+        jobs,
+        configs,
+        selectors,
+    })
+}
+
+fn failure(job: Job, error: &Error) -> Failure {
+    let Job { example, row: method, repeat } = job;
+    Failure { example, method, repeat, reason: error.to_string() }
+}
+
+/// One run, taken from the folder where it is already there.
+fn keep(plan: &Plan, job: Job, folder: Option<&Path>, stop: &AtomicBool) -> Result<Outcome> {
+    if let Some(outcome) = plan.kept(folder, job)? {
+        return Ok(outcome);
+    }
+    let outcome = plan.run(job, stop)?;
+    if let Some(folder) = folder {
+        write_json(&Plan::path(folder, job), &outcome)?;
+    }
+    Ok(outcome)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,144 @@
+//! Runs of one line of the table, together.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::outcome::Outcome;
+use super::plan::Plan;
+use super::row::{Printed, Row, printed};
+use crate::config::Config;
+use crate::data::simulate::Example;
+use crate::metrics::Spread;
+use crate::selectors::Selector;
+
+/// One row of the printed table; spreads are sample standard deviations.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Summary {
+    /// The design.
+    pub example: Example,
+    /// The row.
+    pub method: Row,
+    /// Runs that were asked for.
+    pub asked: usize,
+    /// Runs that are there; the others are missing.
+    pub repeats: usize,
+    /// Test MSE.
+    pub mse: Option<Spread>,
+    /// Test accuracy.
+    pub accuracy: Option<Spread>,
+    /// Test MSE of the last sample alone.
+    pub last_mse_mean: Option<f64>,
+    /// Test accuracy of the last sample alone.
+    pub last_accuracy_mean: Option<f64>,
+    /// Mean over repeats of the share of selected variables that do not matter.
+    pub fdr_mean: Option<f64>,
+    /// Mean over repeats of the share of variables that matter and were not selected.
+    pub fndr_mean: Option<f64>,
+    /// Mean over repeats of the share of variables that matter and were selected.
+    pub power_mean: Option<f64>,
+    /// False selections of all repeats over all their selections, as Sun et al. count.
+    pub fsr_pooled: Option<f64>,
+    /// Missed variables of all repeats over all that matter, as Sun et al. count.
+    pub nsr_pooled: Option<f64>,
+    /// Selected variables.
+    pub selected_mean: Option<f64>,
+    /// Repeats with exactly the right variables.
+    pub perfect_repeats: usize,
+    /// The share of repeats (seeds) that selected each variable, where any did.
+    pub inclusion: BTreeMap<String, f64>,
+    /// Time of a run on one thread.
+    pub seconds_mean: Option<f64>,
+    /// Steps whose gradient was clipped; EM-MCMC only.
+    pub clipped_steps_mean: Option<f64>,
+    /// The largest loss of an epoch in any run; EM-MCMC only.
+    pub largest_loss_max: Option<f64>,
+    /// What the paper says.
+    pub printed: Option<Printed>,
+}
+
+/// A run that could not be done.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Failure {
+    /// The design.
+    pub example: Example,
+    /// The row.
+    pub method: Row,
+    /// The repeat.
+    pub repeat: usize,
+    /// Why.
+    pub reason: String,
+}
+
+/// The whole result.
+#[derive(Clone, Debug, Serialize)]
+pub struct Table4 {
+    /// The rows, also those of which every run is missing.
+    pub rows: Vec<Summary>,
+    /// The single runs.
+    pub runs: Vec<Outcome>,
+    /// Runs that could not be done.
+    pub failures: Vec<Failure>,
+    /// Wall-clock time of the call.
+    pub seconds: f64,
+    /// The version of the program.
+    pub thinfer: &'static str,
+    /// Runs at a time.
+    pub jobs: usize,
+    /// The resolved settings of every design, without the seed of the repeat.
+    pub configs: BTreeMap<String, Config>,
+    /// The settings of the selectors, by design and row.
+    pub selectors: BTreeMap<String, Selector>,
+}
+
+pub(super) fn summarise(plan: &Plan, runs: &[Outcome]) -> Vec<Summary> {
+    let mut lines: Vec<(Example, Row)> =
+        plan.jobs().iter().map(|job| (job.example, job.row)).collect();
+    lines.dedup();
+    lines
+        .into_iter()
+        .map(|(example, row)| {
+            let of_line = |r: &&Outcome| (r.example, r.method) == (example, row);
+            line(example, row, plan.repeats, &runs.iter().filter(of_line).collect::<Vec<_>>())
+        })
+        .collect()
+}
+
+fn line(example: Example, method: Row, asked: usize, runs: &[&Outcome]) -> Summary {
+    let spread = |value: fn(&Outcome) -> Option<f64>| -> Option<Spread> {
+        let values: Vec<f64> = runs.iter().filter_map(|r| value(r)).collect();
+        (!values.is_empty()).then(|| Spread::of(&values))
+    };
+    let mean = |value: fn(&Outcome) -> Option<f64>| spread(value).map(|s| s.mean);
+    let relevant = example.relevant().len() as f64;
+    let sum = |value: fn(&Outcome) -> f64| runs.iter().map(|r| value(r)).sum::<f64>();
+    let selections = sum(|r| r.selected.len() as f64);
+    let mut inclusion = BTreeMap::new();
+    for name in runs.iter().flat_map(|r| &r.selected) {
+        *inclusion.entry(name.clone()).or_insert(0.0) += 1.0 / runs.len() as f64;
+    }
+    let any = !runs.is_empty();
+    let largest = runs.iter().filter_map(|r| r.largest_loss).reduce(f64::max);
+    Summary {
+        example,
+        method,
+        asked,
+        repeats: runs.len(),
+        mse: spread(|r| r.mse),
+        accuracy: spread(|r| r.accuracy),
+        last_mse_mean: mean(|r| r.last_mse),
+        last_accuracy_mean: mean(|r| r.last_accuracy),
+        fdr_mean: mean(|r| Some(r.fdr)),
+        fndr_mean: mean(|r| Some(r.fndr)),
+        power_mean: mean(|r| Some(r.power)),
+        fsr_pooled: any.then(|| sum(|r| r.fdr * r.selected.len() as f64) / selections.max(1.0)),
+        nsr_pooled: any.then(|| sum(|r| r.fndr) * relevant / (relevant * runs.len() as f64)),
+        selected_mean: mean(|r| Some(r.selected.len() as f64)),
+        perfect_repeats: runs.iter().filter(|r| r.perfect).count(),
+        inclusion,
+        seconds_mean: mean(|r| Some(r.seconds)),
+        clipped_steps_mean: mean(|r| r.clipped_steps.map(|c| c as f64)),
+        largest_loss_max: largest,
+        printed: printed(example, method),
+    }
+}

@@ -1,0 +1,105 @@
+use super::*;
+use crate::data::simulate::Example;
+use crate::train::Silent;
+
+fn small(rows: &[Row]) -> Plan {
+    let overrides = [
+        "train.epochs=12",
+        "schedule.step_size.cycles=2",
+        "data.columns=8",
+        "data.train_rows=200",
+        "data.validation_rows=20",
+        "data.test_rows=50",
+        "prune.warm_up_epochs=2",
+        "prune.freeze_after_epochs=11",
+        "stochastic-gates.epochs=3",
+        "splbnn.steps=40",
+        "splbnn.fine_tune_steps=10",
+        "splbnn.starts=2",
+        "splbnn.batch=50",
+        "svbnn.steps=40",
+        "svbnn.batch=50",
+        "lasso.folds=3",
+    ];
+    Plan {
+        examples: vec![Example::Example1, Example::Example3],
+        rows: rows.to_vec(),
+        repeats: 2,
+        overrides: overrides.map(str::to_owned).to_vec(),
+        jobs: None,
+    }
+}
+
+#[test]
+fn a_small_table_has_every_row_and_goes_on_where_it_stopped() {
+    let folder = tempfile::tempdir().unwrap();
+    let stop = AtomicBool::new(false);
+    let plan = small(&Row::ALL);
+    let table = table4(&plan, Some(folder.path()), &stop, &Silent).unwrap();
+    let rows: Vec<(Example, Row)> = table.rows.iter().map(|r| (r.example, r.method)).collect();
+    let want: Vec<(Example, Row)> = [Example::Example1, Example::Example3]
+        .into_iter()
+        .flat_map(|e| Row::ALL.map(|r| (e, r)))
+        .collect();
+    assert_eq!(rows, want);
+    assert_eq!(table.failures, []);
+    for row in &table.rows {
+        assert_eq!((row.repeats, row.asked), (2, 2), "{row:?}");
+        let classes = row.example == Example::Example3;
+        assert_eq!((row.mse.is_none(), row.accuracy.is_some()), (classes, classes));
+        let power = row.power_mean.unwrap();
+        assert!((power + row.fndr_mean.unwrap() - 1.0).abs() < 1e-12);
+        assert!(row.inclusion.values().all(|share| *share == 0.5 || *share == 1.0));
+    }
+    assert!(table.runs.iter().all(|r| !r.path.is_empty() && r.seconds > 0.0));
+    let again = table4(&plan, Some(folder.path()), &stop, &Silent).unwrap();
+    assert_eq!(again.runs, table.runs, "finished runs are taken as they are");
+    assert_eq!(collect(&plan, folder.path()).unwrap().runs, table.runs);
+
+    // Other settings do not take them, and say so before anything runs.
+    let mut other = small(&[Row::Lasso, Row::Dfp]);
+    other.overrides.push("lasso.folds=4".to_owned());
+    let costs = other.costs(Some(folder.path())).unwrap();
+    let done: Vec<(Row, usize, bool)> =
+        costs.iter().map(|c| (c.method, c.done, c.measured)).collect();
+    assert_eq!(
+        done,
+        [(Row::Dfp, 2, true), (Row::Lasso, 0, false), (Row::Dfp, 2, true), (Row::Lasso, 0, false)]
+    );
+    assert_eq!(costs[0].seconds_left(), 0.0);
+    assert!(costs[1].seconds_left() > 0.0);
+    let missing = collect(&other, folder.path()).unwrap();
+    assert_eq!((missing.rows[1].repeats, missing.rows[1].asked), (0, 2));
+    assert_eq!(missing.rows[1].mse, None);
+}
+
+#[test]
+fn an_interrupt_is_an_interrupt() {
+    let stop = AtomicBool::new(true);
+    for row in Row::ALL {
+        let error = table4(&small(&[row]), None, &stop, &Silent).unwrap_err();
+        assert_eq!(error.exit_code(), 130, "{row:?}");
+    }
+}
+
+#[test]
+fn a_run_that_fails_is_missing_and_the_others_go_on() {
+    let mut plan = small(&[Row::Svbnn, Row::Lasso]);
+    plan.overrides.push("svbnn.members=0".to_owned());
+    let table = table4(&plan, None, &AtomicBool::new(false), &Silent).unwrap();
+    assert_eq!((table.runs.len(), table.failures.len()), (4, 4));
+    assert!(table.failures[0].reason.contains("above 0"));
+    assert_eq!(table.rows[0].repeats, 0);
+}
+
+#[test]
+fn the_uniform_designs_run() {
+    let plan = Plan {
+        examples: vec![Example::Bai, Example::Friedman],
+        repeats: 1,
+        ..small(&[Row::Dfp, Row::Lasso])
+    };
+    let table = table4(&plan, None, &AtomicBool::new(false), &Silent).unwrap();
+    assert_eq!((table.runs.len(), table.failures.len()), (4, 0));
+    assert!(table.rows.iter().all(|r| r.printed.is_none() && r.mse.is_some()));
+}

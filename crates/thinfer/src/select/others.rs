@@ -1,0 +1,94 @@
+//! Other selectors on the same rows, and what other thresholds would have selected.
+
+use std::sync::atomic::AtomicBool;
+
+use serde::Serialize;
+
+use super::Screen;
+use crate::data::Bundle;
+use crate::error::Result;
+use crate::evaluate::score;
+use crate::selectors::Selector;
+
+/// What another selector makes of the same training, validation and test rows.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Other {
+    /// Its name.
+    pub name: &'static str,
+    /// The variables it selects, in the order of the table.
+    pub selected: Vec<String>,
+    /// Mean squared error on the test part, in the target's units.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mse: Option<f64>,
+    /// Share of right classes on the test part.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub accuracy: Option<f64>,
+    /// Wall-clock time.
+    pub seconds: f64,
+}
+
+/// What a threshold on the inclusion selects, all else as it is.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct PathStep {
+    /// Variables are in where their inclusion is at least this.
+    pub inclusion: f64,
+    /// The variables, in the order of the table.
+    pub selected: Vec<String>,
+}
+
+pub(super) fn fit(
+    selector: &Selector,
+    data: &Bundle,
+    seed: u64,
+    stop: &AtomicBool,
+) -> Result<Other> {
+    let found = selector.fit(data, seed, stop)?;
+    let predictive = found.predictor.predict(&data.test)?;
+    let scores = score(&predictive, &data.test, data.schema.target_scale());
+    let mut variables: Vec<usize> = found.columns.iter().map(|&c| data.groups[c]).collect();
+    variables.dedup();
+    Ok(Other {
+        name: selector.name(),
+        selected: variables.iter().map(|&v| data.names[v].clone()).collect(),
+        mse: scores.mse,
+        accuracy: scores.accuracy,
+        seconds: found.seconds,
+    })
+}
+
+/// From every variable that any chain included and that passes the test on unseen rows, to those
+/// that all chains and samples include.
+pub(super) fn path(screen: &Screen, names: &[String]) -> Vec<PathStep> {
+    let passes = |v: &usize| screen.inclusion[*v] > 0.0 && screen.z[*v] > screen.critical;
+    let able: Vec<usize> = (0..names.len()).filter(passes).collect();
+    let mut shares: Vec<f64> = able.iter().map(|&v| screen.inclusion[v]).collect();
+    shares.sort_by(f64::total_cmp);
+    shares.dedup();
+    shares
+        .into_iter()
+        .map(|inclusion| {
+            let kept = able.iter().filter(|&&v| screen.inclusion[v] >= inclusion);
+            PathStep { inclusion, selected: kept.map(|&v| names[v].clone()).collect() }
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_path_goes_from_any_chain_to_all() {
+        let screen = Screen {
+            inclusion: vec![1.0, 0.25, 0.0, 0.5, 1.0],
+            z: vec![9.0, 8.0, 7.0, 1.0, 6.0],
+            critical: 3.0,
+            found_anything: true,
+        };
+        let names: Vec<String> = ["a", "b", "c", "d", "e"].map(str::to_owned).to_vec();
+        let steps = path(&screen, &names);
+        assert_eq!(steps.len(), 2);
+        assert_eq!((steps[0].inclusion, steps[0].selected.join("")), (0.25, "abe".to_owned()));
+        assert_eq!((steps[1].inclusion, steps[1].selected.join("")), (1.0, "ae".to_owned()));
+    }
+}

@@ -1,0 +1,433 @@
+//! SPLBNN (Sun, Song & Liang, *Consistent sparse deep learning*): a Gaussian mixture prior, a
+//! threshold, fine-tuning of what is left, and the Laplace evidence to choose among several starts.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::AtomicBool;
+use std::time::Instant;
+
+use serde::{Deserialize, Serialize};
+use thinfer_engine::elementary::exp;
+use thinfer_engine::{Arena, Dataset, Network, Plan, vectorize};
+
+use super::curvature::{Chain, log_determinant};
+use super::found::{Found, Predictor, threshold_path};
+use super::network::{
+    Batches, STEPS_A_LOOK, Shape, check_loss, check_stop, network_size, perceptron,
+};
+use crate::config::Activation;
+use crate::data::Bundle;
+use crate::error::{Error, Result};
+
+/// Minimises by SGD the mean loss − (1/N) Σ ln( λ N(w; 0, s₁) + (1−λ) N(w; 0, s₀) ), removes every
+/// weight whose inclusion probability is below ½ and goes on with the others.
+///
+/// | name | symbol | default | range | too large |
+/// |---|---|---|---|---|
+/// | `hidden`, `activation`, `bias` | | 5-3, tanh, none | | |
+/// | `rate` | | 0.01 | > 0 | unstable |
+/// | `batch` | | 1000 | ≥ 1 | slower |
+/// | `inclusion` | λ | 1e-5 | (0, 1) | keeps too much |
+/// | `spike_variance` | s₀ | 5e-4 | (0, s₁) | removes what matters |
+/// | `slab_variance` | s₁ | 1e-2 | > s₀ | overfits |
+/// | `steps` | | 80,001 | ≥ 1 | slower |
+/// | `fine_tune_steps` | | 40,001 | ≥ 0 | slower |
+/// | `rounds` | | 2 | ≥ 1 | of threshold and fine-tuning |
+/// | `starts` | | 10 | ≥ 1 | slower |
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "see the table")]
+pub struct Splbnn {
+    pub hidden: Vec<usize>,
+    pub activation: Activation,
+    pub bias: bool,
+    pub rate: f64,
+    pub batch: usize,
+    pub inclusion: f64,
+    pub spike_variance: f64,
+    pub slab_variance: f64,
+    pub steps: u64,
+    pub fine_tune_steps: u64,
+    pub rounds: usize,
+    pub starts: u32,
+}
+
+impl Default for Splbnn {
+    /// As published for Example 1.
+    fn default() -> Self {
+        Self {
+            hidden: vec![5, 3],
+            activation: Activation::Tanh,
+            bias: false,
+            rate: 0.01,
+            batch: 1000,
+            inclusion: 1e-5,
+            spike_variance: 5e-4,
+            slab_variance: 1e-2,
+            steps: 80_001,
+            fine_tune_steps: 40_001,
+            rounds: 2,
+            starts: 10,
+        }
+    }
+}
+
+/// The mixture prior of one weight.
+#[derive(Clone, Copy, Debug)]
+struct Mixture {
+    c1: f64,
+    c2: f64,
+    spike: f64,
+    slab: f64,
+    inclusion: f64,
+}
+
+impl Mixture {
+    /// P(spike | w) = 1 / (1 + exp(c₁ + c₂ w²))
+    fn spike_probability(&self, w: f64) -> f64 {
+        1.0 / (1.0 + (self.c1 + self.c2 * w * w).exp())
+    }
+
+    /// −d/dw ln of the mixture density: w ( P₀/s₀ + (1 − P₀)/s₁ )
+    fn slope(&self, w: f64) -> f64 {
+        let p0 = self.spike_probability(w);
+        w * (p0 / self.spike + (1.0 - p0) / self.slab)
+    }
+
+    /// −ln of the mixture density without 1/√2π.
+    fn energy(&self, w: f64) -> f64 {
+        let slab = (self.inclusion / self.slab.sqrt()).ln() - 0.5 * w * w / self.slab;
+        let spike = ((1.0 - self.inclusion) / self.spike.sqrt()).ln() - 0.5 * w * w / self.spike;
+        let top = slab.max(spike);
+        -(top + ((slab - top).exp() + (spike - top).exp()).ln())
+    }
+}
+
+/// A start after its last round.
+struct Thinned {
+    /// Weights of the whole network; what is removed is zero.
+    weights: Vec<f32>,
+    /// The largest |w| that each column had before anything was removed.
+    scores: Vec<f64>,
+    columns: Vec<usize>,
+    evidence: f64,
+    kept: usize,
+}
+
+/// One SGD step on the loss and the prior, over the weights whose `keep` is 1.
+///
+/// w ← keep ⊙ ( w − r ( g + (1/N) w ( P₀/s₀ + (1 − P₀)/s₁ ) ) )
+fn step(prior: &Mixture, rows: f64, rate: f64, w: &mut [f32], g: &[f32], keep: &[f32]) {
+    let (c1, c2) = (prior.c1 as f32, prior.c2 as f32);
+    let spike = (1.0 / (rows * prior.spike)) as f32;
+    let slab = (1.0 / (rows * prior.slab)) as f32;
+    let rate = rate as f32;
+    vectorize(
+        #[inline(always)]
+        || {
+            for ((w, g), keep) in w.iter_mut().zip(g).zip(keep) {
+                // Past 80 the spike has no share in f32, and exp would leave its range.
+                let p0 = 1.0 / (1.0 + exp((c1 + c2 * *w * *w).min(80.0)));
+                let decay = *w * (p0 * spike + (1.0 - p0) * slab);
+                *w = *keep * (*w - rate * (*g + decay));
+            }
+        },
+    );
+}
+
+impl Splbnn {
+    pub(super) fn multiply_adds(&self, columns: usize) -> f64 {
+        // What fine-tuning adds on a few columns is small beside the first stage.
+        let row = 2.0 * network_size(columns, &self.hidden);
+        1.1 * row * self.batch as f64 * self.steps as f64 * f64::from(self.starts)
+    }
+
+    fn mixture(&self) -> Result<Mixture> {
+        let (spike, slab, inclusion) = (self.spike_variance, self.slab_variance, self.inclusion);
+        let usable = inclusion > 0.0
+            && inclusion < 1.0
+            && spike > 0.0
+            && slab > spike
+            && self.rate > 0.0
+            && self.batch > 0
+            && self.steps > 0
+            && self.rounds > 0
+            && self.starts > 0
+            && !self.hidden.is_empty();
+        if !usable {
+            return Err(Error::Data(
+                "SPLBNN needs hidden layers, 0 < spike < slab variance, an inclusion between 0 and 1, and steps, rounds, starts, batch and rate above 0"
+                    .into(),
+            ));
+        }
+        let c1 = (inclusion / (1.0 - inclusion)).ln() + 0.5 * (spike / slab).ln();
+        let c2 = 0.5 / spike - 0.5 / slab;
+        Ok(Mixture { c1, c2, spike, slab, inclusion })
+    }
+
+    /// |w| at which spike and slab are equally probable: √(−c₁/c₂).
+    pub fn threshold(&self) -> Result<f64> {
+        let prior = self.mixture()?;
+        Ok((-prior.c1 / prior.c2).max(0.0).sqrt())
+    }
+
+    /// See [`Selector::fit`](super::Selector::fit).
+    pub fn fit(&self, data: &Bundle, seed: u64, stop: &AtomicBool) -> Result<Found> {
+        let prior = self.mixture()?;
+        let threshold = self.threshold()?;
+        let started = Instant::now();
+        let shape = Shape { hidden: &self.hidden, activation: self.activation, bias: self.bias };
+        let network = perceptron(data, shape)?;
+        let mut chosen = BTreeMap::new();
+        let mut best: Option<Thinned> = None;
+        for start in 0..self.starts {
+            let thinned = self.one_start(&network, &prior, threshold, data, (seed, start), stop)?;
+            chosen.insert(format!("log_evidence_{start}"), thinned.evidence);
+            chosen.insert(format!("selected_{start}"), thinned.columns.len() as f64);
+            if best.as_ref().is_none_or(|b| thinned.evidence > b.evidence) {
+                chosen.insert("start".to_owned(), f64::from(start));
+                best = Some(thinned);
+            }
+        }
+        let best = best.ok_or_else(|| Error::Data("SPLBNN made no start; give it one".into()))?;
+        chosen.insert("kept_weights".to_owned(), best.kept as f64);
+        chosen.insert("threshold".to_owned(), threshold);
+        Ok(Found {
+            columns: best.columns,
+            path: threshold_path(&best.scores),
+            scores: best.scores,
+            predictor: Predictor::single(network, best.weights),
+            chosen,
+            seconds: started.elapsed().as_secs_f64(),
+        })
+    }
+
+    fn one_start(
+        &self,
+        network: &Network,
+        prior: &Mixture,
+        threshold: f64,
+        data: &Bundle,
+        (seed, start): (u64, u32),
+        stop: &AtomicBool,
+    ) -> Result<Thinned> {
+        let mut arena = Arena::new(network, 0);
+        crate::methods::initialize(&mut arena, network.loss(), seed, start)?;
+        let mut weights = arena.weights().to_vec();
+        let batches = &mut Batches::new(data.train.rows(), self.batch, seed, start);
+        let keep = vec![1.0; weights.len()];
+        let first = (0, self.steps);
+        self.descend(network, prior, &data.train, &mut weights, &keep, batches, first, stop)?;
+
+        let columns = data.train.columns();
+        let layer = network
+            .first_weight()
+            .ok_or_else(|| Error::Data("the network has no first layer".into()))?
+            .range();
+        let mut scores = vec![0.0f64; columns];
+        for (at, w) in weights[layer.clone()].iter().enumerate() {
+            scores[at % columns] = scores[at % columns].max(f64::from(w.abs()));
+        }
+        for round in 0..self.rounds {
+            weights.iter_mut().for_each(|w| {
+                if f64::from(w.abs()) <= threshold {
+                    *w = 0.0;
+                }
+            });
+            let live = live_columns(&weights[layer.clone()], columns);
+            let from = self.steps + round as u64 * self.fine_tune_steps;
+            let steps = (from, self.fine_tune_steps);
+            let (small, map, part) = reduced(network, &data.train, &live);
+            let mut tuned: Vec<f32> = map.iter().map(|&i| weights[i as usize]).collect();
+            let keep: Vec<f32> = tuned.iter().map(|w| f32::from(u8::from(*w != 0.0))).collect();
+            self.descend(&small, prior, &part, &mut tuned, &keep, batches, steps, stop)?;
+            tuned.iter().zip(&map).for_each(|(w, &at)| weights[at as usize] = *w);
+        }
+        let live = live_columns(&weights[layer], columns);
+        let (small, map, part) = reduced(network, &data.train, &live);
+        let tuned: Vec<f64> = map.iter().map(|&i| f64::from(weights[i as usize])).collect();
+        let (evidence, kept) = log_evidence(&small, prior, &tuned, &part)?;
+        Ok(Thinned { weights, scores, columns: live, evidence, kept })
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "one loop for both stages")]
+    fn descend(
+        &self,
+        network: &Network,
+        prior: &Mixture,
+        data: &Dataset,
+        weights: &mut [f32],
+        keep: &[f32],
+        batches: &mut Batches,
+        (from, steps): (u64, u64),
+        stop: &AtomicBool,
+    ) -> Result<()> {
+        let rows = data.rows() as f64;
+        let mut plan = Plan::new(network, self.batch.min(data.rows()))?;
+        let mut gradient = vec![0.0; weights.len()];
+        for at in from..from + steps {
+            if at % STEPS_A_LOOK == 0 {
+                check_stop(stop)?;
+            }
+            let loss = plan.gradient_at(weights, &mut [], data, batches.rows(at), &mut gradient)?;
+            check_loss(loss, "SPLBNN", at)?;
+            step(prior, rows, self.rate, weights, &gradient, keep);
+        }
+        Ok(())
+    }
+}
+
+fn live_columns(first: &[f32], columns: usize) -> Vec<usize> {
+    let mut live = vec![false; columns];
+    first
+        .iter()
+        .enumerate()
+        .filter(|(_, w)| **w != 0.0)
+        .for_each(|(at, _)| live[at % columns] = true);
+    (0..columns).filter(|&j| live[j]).collect()
+}
+
+/// The network and data of the live columns alone, and where its weights lie in the whole one. A
+/// network that reads nothing keeps its first column, whose weights are zero.
+fn reduced(network: &Network, data: &Dataset, live: &[usize]) -> (Network, Vec<u32>, Dataset) {
+    let live = if live.is_empty() { &[0] } else { live };
+    match network.with_inputs(live) {
+        Some((small, map)) => (small, map, data.take_columns(live)),
+        None => (network.clone(), (0..network.params().len() as u32).collect(), data.clone()),
+    }
+}
+
+/// ln p(D | structure) ≈ −N ℓ + (d/2) ln 2π − (d/2) ln N − ½ ln |det H|, with ℓ the mean loss plus
+/// 1/N of the prior's energy and H its Hessian, both over the d kept weights.
+fn log_evidence(
+    network: &Network,
+    prior: &Mixture,
+    w: &[f64],
+    data: &Dataset,
+) -> Result<(f64, usize)> {
+    let chain = Chain::of(network)?;
+    let n = data.rows() as f64;
+    let kept: Vec<usize> = (0..w.len()).filter(|&i| w[i] != 0.0).collect();
+    let energy: f64 = kept.iter().map(|&i| prior.energy(w[i])).sum();
+    let gradient = |w: &[f64]| {
+        let (_, mut gradient) = chain.gradient(w, data);
+        for &i in &kept {
+            gradient[i] += prior.slope(w[i]) / n;
+        }
+        gradient
+    };
+    let (loss, _) = chain.gradient(w, data);
+    let d = kept.len() as f64;
+    let half_log_det = 0.5 * log_determinant(w, &kept, gradient);
+    let evidence = -n * loss - energy + 0.5 * d * (2.0 * std::f64::consts::PI).ln()
+        - 0.5 * d * n.ln()
+        - half_log_det;
+    // A singular Hessian is no mode, so it is no evidence either.
+    Ok((if half_log_det.is_finite() { evidence } else { f64::NEG_INFINITY }, kept.len()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::selectors::network::judged;
+    use crate::selectors::testing::bundle;
+
+    fn quick() -> Splbnn {
+        Splbnn {
+            hidden: vec![4],
+            rate: 0.05,
+            batch: 100,
+            inclusion: 1e-4,
+            spike_variance: 1e-3,
+            slab_variance: 0.3,
+            steps: 3000,
+            fine_tune_steps: 1000,
+            rounds: 2,
+            starts: 2,
+            ..Splbnn::default()
+        }
+    }
+
+    /// The thresholds that methods.md 10.2 states for the three examples.
+    #[test]
+    fn thresholds_are_the_published_ones() {
+        for (spike, slab, want) in [(5e-4, 1e-2, 0.1170), (1e-4, 1e-2, 0.0528), (1e-4, 1.0, 0.0568)]
+        {
+            let s = Splbnn { spike_variance: spike, slab_variance: slab, ..Splbnn::default() };
+            assert!((s.threshold().unwrap() - want).abs() < 1e-4, "{:?}", s.threshold());
+        }
+    }
+
+    #[test]
+    fn the_slope_is_the_derivative_of_the_energy() {
+        let prior = Splbnn::default().mixture().unwrap();
+        for w in [-0.5, -0.11, -0.01, 0.02, 0.117, 0.13, 1.5] {
+            let h = 1e-6;
+            let difference = (prior.energy(w + h) - prior.energy(w - h)) / (2.0 * h);
+            assert!((difference - prior.slope(w)).abs() < 1e-3 * (1.0 + difference.abs()), "{w}");
+        }
+        let (mut w, g, n, rate) = ([0.05f32, -0.3], [0.1f32, 0.2], 100.0, 0.01);
+        let want: Vec<f64> = w
+            .iter()
+            .zip(&g)
+            .map(|(w, g)| f64::from(*w) - rate * (f64::from(*g) + prior.slope(f64::from(*w)) / n))
+            .collect();
+        step(&prior, n, rate, &mut w, &g, &[1.0, 1.0]);
+        for (got, want) in w.iter().zip(want) {
+            assert!((f64::from(*got) - want).abs() < 1e-6);
+        }
+        step(&prior, n, rate, &mut w, &g, &[0.0, 1.0]);
+        assert!(w[0] == 0.0 && w[1] != 0.0);
+    }
+
+    /// One linear weight under a nearly Gaussian prior: the evidence is that of a conjugate
+    /// regression, ln N(y; 0, I + s xxᵀ), up to the constants that are left out.
+    #[test]
+    fn the_evidence_of_a_linear_model_is_exact() {
+        let data = bundle(1, 50, 1, |x, e| 2.0 * x[0] + e);
+        let mut builder = thinfer_engine::NetworkBuilder::new(1);
+        let out = builder.linear_with("fc1", builder.input(), 1, false).unwrap();
+        let network = builder.finish(out, thinfer_engine::Loss::gaussian(1.0)).unwrap();
+        let s = Splbnn {
+            inclusion: 1.0 - 1e-12,
+            spike_variance: 1e-9,
+            slab_variance: 4.0,
+            ..Splbnn::default()
+        };
+        let prior = s.mixture().unwrap();
+        let (mut xx, mut xy, mut yy) = (0.0, 0.0, 0.0);
+        for row in 0..50 {
+            let (x, y) =
+                (f64::from(data.train.input(row)[0]), f64::from(data.train.target(row)[0]));
+            (xx, xy, yy) = (xx + x * x, xy + x * y, yy + y * y);
+        }
+        let mode = xy / (xx + 0.25);
+        let (got, kept) = log_evidence(&network, &prior, &[mode], &data.train).unwrap();
+        // ln ∫ exp(−½Σ(y−wx)²) N(w; 0, 4) dw, with 1/√2π of the prior left out.
+        let by_hand = -0.5 * (yy - xy * mode) - 0.5 * 4.0f64.ln()
+            + 0.5 * (2.0 * std::f64::consts::PI).ln()
+            - 0.5 * (xx + 0.25).ln();
+        assert_eq!(kept, 1);
+        assert!((got - by_hand).abs() < 1e-6, "{got} {by_hand}");
+    }
+
+    #[test]
+    fn it_finds_the_columns_of_a_smooth_function() {
+        let data = bundle(2, 800, 15, |x, e| 2.0 * (x[0] - x[2]).tanh() + 0.5 * e);
+        let found = quick().fit(&data, 1, &AtomicBool::new(false)).unwrap();
+        assert_eq!(found.columns, [0, 2]);
+        assert!(found.chosen.contains_key("log_evidence_1"));
+        let (loss, _) = judged(&found.predictor.predict(&data.test).unwrap(), &data.test);
+        assert!(loss < 0.5, "{loss}");
+        let again = quick().fit(&data, 1, &AtomicBool::new(false)).unwrap();
+        assert_eq!(again.scores, found.scores);
+        assert_eq!(quick().fit(&data, 1, &AtomicBool::new(true)).unwrap_err().exit_code(), 130);
+    }
+
+    #[test]
+    fn pure_noise_leaves_nothing() {
+        let data = bundle(3, 300, 6, |_, e| e);
+        let s = Splbnn { starts: 1, slab_variance: 0.02, ..quick() };
+        let found = s.fit(&data, 1, &AtomicBool::new(false)).unwrap();
+        assert!(found.columns.is_empty(), "{:?}", found.columns);
+        assert!(found.chosen["log_evidence_0"].is_finite());
+    }
+}
