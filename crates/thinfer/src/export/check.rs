@@ -245,8 +245,7 @@ pub(super) fn compare(
     let mut worst = 0f64;
     for (at, pair) in got.iter().zip(want).enumerate() {
         let apart = apart(pair);
-        // Not a number is no agreement either.
-        if apart.is_nan() || apart > limit {
+        if apart > limit || apart.is_nan() {
             return Err(Error::Promise(format!(
                 "the export does not agree with the run: number {} of `{output}` for made-up row {} is {} instead of {} (allowed is {limit:e} of the largest, {largest}); no file was written, please report this with the run's config.toml",
                 at % width + 1,
