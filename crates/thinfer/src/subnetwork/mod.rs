@@ -2,7 +2,7 @@
 //!
 //! [`Samples`] takes the samples of one chain that have one mask, at the size that pruning left, and
 //! puts their numbers (weights, biases, norms, running statistics) into an order: what differs most
-//! between samples comes first, see [`rank`]. [`Samples::sharing`] lets every sample keep its own
+//! between samples comes first. [`Samples::sharing`] lets every sample keep its own
 //! values of the first few; of the others all samples have one value. A [`Subnetwork`] is a file as
 //! well ([`Subnetwork::write`]), and [`study()`] measures what sharing costs. `docs/subnetwork.md` has
 //! the rule and why it is this one.
