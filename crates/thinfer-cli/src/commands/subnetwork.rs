@@ -85,11 +85,13 @@ fn check(option: &str, share: f64) -> Result<()> {
 
 fn to_text(study: &Study) -> String {
     let columns = scores_of(&study.full.scores);
-    let head = ["", "own values", "bytes", "of full"].into_iter();
+    let head = ["", "own values", "bytes", "of full", "from full"].into_iter();
     let head = head.chain(columns.iter().map(|(name, _)| *name)).map(str::to_owned);
     let mut rows: Vec<Vec<String>> = vec![head.collect()];
     let line = |name: String, row: &Row| {
-        let size = [row.differing.to_string(), row.bytes.to_string(), percent(row.of_full)];
+        let bytes = [row.bytes.to_string(), percent(row.of_full)];
+        let size = [row.differing.to_string()].into_iter().chain(bytes);
+        let size = size.chain([number(row.from_full)]);
         let scores = scores_of(&row.scores).into_iter().map(|(_, value)| value);
         [name].into_iter().chain(size).chain(scores).collect::<Vec<_>>()
     };

@@ -1,6 +1,7 @@
 //! Shared samples as one safetensors file; `docs/formats.md` is the specification.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::path::Path;
 
 use safetensors::SafeTensors;
@@ -8,7 +9,7 @@ use safetensors::tensor::{Dtype, TensorView};
 use serde::{Deserialize, Serialize};
 use thinfer_engine::Network;
 
-use super::{Subnetwork, Taken, tensors};
+use super::{Subnetwork, Taken, picked, tensors};
 use crate::error::{Error, Result};
 use crate::posterior::{Tensors, to_safetensors};
 use crate::train::container::write_whole;
@@ -55,20 +56,23 @@ impl Subnetwork {
         let mut begin = 0;
         for (param, range) in tensors(&self.network) {
             let name = &param.name;
-            let whole = floats(&self.shared[range.clone()]);
-            list.push((format!("shared.{name}"), Dtype::F32, param.shape.clone(), whole));
-            if let Some(keep) = self.keep.get(range.clone()).filter(|keep| keep.contains(&0)) {
-                let keep: Vec<bool> = keep.iter().map(|keep| *keep != 0).collect();
-                list.push(bits(format!("mask.{name}"), &keep));
+            let kept = self.kept(&range);
+            let live = kept.iter().filter(|kept| **kept).count();
+            // What is pruned is zero and not stored.
+            let mut shape = param.shape.clone();
+            if live < kept.len() {
+                list.push(bits(format!("mask.{name}"), &kept));
+                shape = vec![live];
             }
+            let values = floats(&picked(&self.shared[range.clone()], &kept));
+            list.push((format!("shared.{name}"), Dtype::F32, shape.clone(), values));
             let differs = &self.differs[range];
             let count = differs.iter().filter(|differs| **differs).count();
-            let some = count < differs.len();
-            if some && count > 0 {
+            if count > 0 && count < live {
                 list.push(bits(format!("places.{name}"), differs));
+                shape = vec![count];
             }
             if count > 0 {
-                let shape = if some { vec![count] } else { param.shape.clone() };
                 for (sample, own) in self.own.iter().enumerate() {
                     let values = floats(&own[begin..begin + count]);
                     list.push((own_name(sample, name), Dtype::F32, shape.clone(), values));
@@ -88,6 +92,11 @@ impl Subnetwork {
         let check = checksum(&about.to_string(), named);
         list.push((CHECK.to_owned(), Dtype::U32, vec![1], check.to_le_bytes().to_vec()));
         to_safetensors(&list, &about)
+    }
+
+    /// Which numbers of a tensor are not pruned; running statistics never are.
+    fn kept(&self, range: &Range<usize>) -> Vec<bool> {
+        range.clone().map(|at| self.keep.get(at).is_none_or(|keep| *keep != 0)).collect()
     }
 
     /// Reads what [`Subnetwork::to_bytes`] made; `path` is named in messages.
@@ -130,42 +139,45 @@ fn read(bytes: &[u8]) -> std::result::Result<Subnetwork, String> {
     let params = about.network.params().len();
     for (param, range) in tensors(&about.network) {
         let name = &param.name;
-        let all = take(&mut left, &format!("shared.{name}"), Dtype::F32, &param.shape)?
-            .ok_or(format!("`shared.{name}` is missing"))?;
-        let values = numbers(all.data());
         let mut marks = |kind: &str| -> std::result::Result<Option<Vec<bool>>, String> {
-            let name = format!("{kind}.{name}");
-            let packed = take(&mut left, &name, Dtype::U8, &[values.len().div_ceil(8)])?;
-            packed.map(|packed| unpacked(&name, packed.data(), values.len())).transpose()
+            let (name, bytes) = (format!("{kind}.{name}"), param.len().div_ceil(8));
+            let packed = take(&mut left, &name, Dtype::U8, &[bytes])?;
+            packed.map(|packed| unpacked(&name, packed.data(), param.len())).transpose()
         };
-        let kept = marks("mask")?.unwrap_or_else(|| vec![true; values.len()]);
-        let listed = marks("places")?;
-        let whole = own_name(0, name);
-        let places = match listed {
-            Some(places) => places,
-            // Without a list all of it differs, or nothing.
-            None => vec![left.contains_key(&whole); values.len()],
-        };
-        if range.start < params {
-            if kept.iter().zip(&values).any(|(kept, value)| !kept && *value != 0.0) {
-                return Err(format!("a pruned weight of `{name}` is not zero"));
-            }
-            keep.extend(kept.into_iter().map(u8::from));
-        } else if kept.contains(&false) {
+        let (mask, places) = (marks("mask")?, marks("places")?);
+        if mask.is_some() && range.start >= params {
             return Err(format!("`{name}` is a running statistic and cannot be pruned"));
         }
-        let count = places.iter().filter(|differs| **differs).count();
-        let shape = if count == values.len() { param.shape.clone() } else { vec![count] };
-        if count > 0 {
+        let mut shape = param.shape.clone();
+        if let Some(mask) = &mask {
+            shape = vec![mask.iter().filter(|kept| **kept).count()];
+        }
+        let kept = mask.unwrap_or_else(|| vec![true; param.len()]);
+        let mut values = needed(&mut left, &format!("shared.{name}"), &shape)?.into_iter();
+        shared.extend(
+            kept.iter().map(|kept| if *kept { values.next() } else { None }.unwrap_or(0.0)),
+        );
+        let apart = match places {
+            Some(places) => {
+                shape = vec![places.iter().filter(|differs| **differs).count()];
+                places
+            }
+            // Without a list all that is live differs, or nothing.
+            None if left.contains_key(&own_name(0, name)) => kept.clone(),
+            None => vec![false; param.len()],
+        };
+        if apart.iter().zip(&kept).any(|(differs, kept)| *differs && !kept) {
+            return Err(format!("`places.{name}` has places that are pruned"));
+        }
+        if apart.contains(&true) {
             for (sample, own) in own.iter_mut().enumerate() {
-                let name = own_name(sample, name);
-                let values = take(&mut left, &name, Dtype::F32, &shape)?
-                    .ok_or(format!("`{name}` is missing"))?;
-                own.extend(numbers(values.data()));
+                own.extend(needed(&mut left, &own_name(sample, name), &shape)?);
             }
         }
-        shared.extend(values);
-        differs.extend(places);
+        differs.extend(apart);
+        if range.start < params {
+            keep.extend(kept.into_iter().map(u8::from));
+        }
     }
     if let Some(name) = left.keys().next() {
         return Err(format!("`{name}` does not belong to its network"));
@@ -194,6 +206,16 @@ fn take<'a>(
     }
 }
 
+/// The numbers of a tensor that has to be there.
+fn needed(
+    left: &mut BTreeMap<String, TensorView<'_>>,
+    name: &str,
+    shape: &[usize],
+) -> std::result::Result<Vec<f32>, String> {
+    let found = take(left, name, Dtype::F32, shape)?.ok_or(format!("`{name}` is missing"))?;
+    Ok(found.data().as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect())
+}
+
 /// Of the description and of all tensors in the order of their names, names included.
 fn checksum<'a>(text: &str, tensors: impl Iterator<Item = (&'a str, &'a [u8])>) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
@@ -208,10 +230,6 @@ fn checksum<'a>(text: &str, tensors: impl Iterator<Item = (&'a str, &'a [u8])>) 
 
 fn floats(values: &[f32]) -> Vec<u8> {
     values.iter().flat_map(|value| value.to_le_bytes()).collect()
-}
-
-fn numbers(bytes: &[u8]) -> Vec<f32> {
-    bytes.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect()
 }
 
 /// One bit a number, the lowest bit first.
@@ -271,12 +289,14 @@ mod tests {
             let tensors = file.tensors().into_iter().filter(|(name, _)| name.starts_with(kind));
             tensors.map(|(_, tensor)| tensor.data().len()).sum()
         };
-        assert_eq!(stored("shared."), 4 * kept.shared.len());
+        assert_eq!(stored("shared."), 4 * (kept.shared.len() - 1));
         assert_eq!(stored("sample"), 3 * 4 * kept.differing());
         assert!(kept.differing() > 0 && stored("places.") <= 2 + 1 + 1 + 1);
         // Four units by three inputs, one of them masked.
         let mask = file.tensor("mask.fc1.weight").unwrap();
         assert_eq!((mask.shape(), mask.data()), (&[2][..], &[0b1111_1101, 0b1111][..]));
+        assert_eq!(file.tensor("shared.fc1.weight").unwrap().shape(), [11]);
+        assert_eq!(file.tensor("shared.fc2.weight").unwrap().shape(), [1, 4]);
     }
 
     #[test]

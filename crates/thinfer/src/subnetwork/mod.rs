@@ -2,7 +2,7 @@
 //!
 //! [`Samples`] takes the samples of one chain that have one mask, at the size that pruning left, and
 //! puts their numbers (weights, biases, norms, running statistics) into an order: what differs most
-//! between samples comes first, see [`rank`]. [`Samples::sharing`] lets every sample keep its own
+//! between samples comes first. [`Samples::sharing`] lets every sample keep its own
 //! values of the first few; of the others all samples have one value. A [`Subnetwork`] is a file as
 //! well ([`Subnetwork::write`]), and [`study()`] measures what sharing costs. `docs/subnetwork.md` has
 //! the rule and why it is this one.
@@ -50,7 +50,7 @@ pub struct Subnetwork {
     inputs: Vec<u32>,
     samples: Vec<Taken>,
     keep: Vec<u8>,
-    /// Parameters, then running statistics, as the last sample has them.
+    /// Parameters, then running statistics, of the last sample.
     shared: Vec<f32>,
     /// Which of them differ between samples.
     differs: Vec<bool>,
@@ -104,7 +104,10 @@ impl Samples {
     }
 
     /// Every sample keeps its own value of that share of the live numbers that differs most; of the
-    /// others all samples have the mean. Share 1 gives the samples themselves, share 0 one network.
+    /// others all have the last sample's. Share 1 gives the samples themselves, share 0 the last one.
+    ///
+    /// Not the mean: running statistics belong to the weights they were taken with, and the mean of
+    /// several networks has none. The last sample keeps its own, and is exact with every share.
     pub fn sharing(&self, share: f64) -> Result<Subnetwork> {
         if !(0.0..=1.0).contains(&share) {
             return Err(Error::config("share", format!("is {share}; give a share from 0 to 1")));
@@ -115,18 +118,19 @@ impl Samples {
         Ok(self.keeping(differs))
     }
 
-    /// Nothing is shared: full snapshots, in the same format.
+    /// Every live number is kept apart, even where all samples agree: full snapshots, in the same
+    /// format.
     pub fn full(&self) -> Subnetwork {
+        let last = &self.posterior.members[self.posterior.members.len() - 1];
         // A single sample has nobody to differ from.
-        self.keeping(vec![self.numbers.len() > 1; self.numbers[0].len()])
+        let several = self.numbers.len() > 1;
+        let mut differs: Vec<bool> = last.keep.iter().map(|keep| several && *keep != 0).collect();
+        differs.resize(self.numbers[0].len(), several);
+        self.keeping(differs)
     }
 
     fn keeping(&self, differs: Vec<bool>) -> Subnetwork {
         let (others, last) = self.numbers.split_at(self.numbers.len() - 1);
-        let value = |(place, differs): (usize, &bool)| {
-            if *differs { last[0][place] } else { rank::mean(&self.numbers, place) as f32 }
-        };
-        let shared = differs.iter().enumerate().map(value).collect();
         let own = others.iter().map(|numbers| picked(numbers, &differs)).collect();
         let members = &self.posterior.members;
         Subnetwork {
@@ -134,7 +138,7 @@ impl Samples {
             inputs: self.inputs.clone(),
             samples: members.iter().map(|m| Taken { chain: m.chain, epoch: m.epoch }).collect(),
             keep: members[members.len() - 1].keep.clone(),
-            shared,
+            shared: last[0].clone(),
             differs,
             own,
         }
@@ -259,15 +263,16 @@ mod tests {
     }
 
     #[test]
-    fn with_share_0_there_is_one_network() {
+    fn with_share_0_there_is_the_last_network() {
         let samples = Samples::of(&pictures()).unwrap();
         let kept = samples.sharing(0.0).unwrap();
         assert_eq!(kept.differing(), 0);
         let members = kept.posterior().members;
         assert_eq!(members.len(), SAMPLES);
         assert_eq!(members.iter().map(|m| m.epoch).collect::<Vec<_>>(), [10, 11, 12, 13]);
+        let last = &samples.posterior().members[SAMPLES - 1];
         for member in &members {
-            assert_eq!((&member.weights, &member.stats), (&members[0].weights, &members[0].stats));
+            assert_eq!((&member.weights, &member.stats), (&last.weights, &last.stats));
         }
     }
 
@@ -280,6 +285,8 @@ mod tests {
             assert_eq!(kept.differing(), (share * samples.live() as f64).ceil() as usize);
         }
         for pair in kept.windows(2) {
+            let last = |kept: &Subnetwork| kept.posterior().members[SAMPLES - 1].clone();
+            assert_eq!(last(&pair[0]), last(&pair[1]));
             let both = pair[0].differs.iter().zip(&pair[1].differs);
             assert!(both.into_iter().all(|(less, more)| *more || !less));
             assert!(pair[0].to_bytes().unwrap().len() < pair[1].to_bytes().unwrap().len());

@@ -23,6 +23,10 @@ pub struct Row {
     pub bytes: usize,
     /// The same as a share of the bytes of full snapshots.
     pub of_full: f64,
+    /// How far its predictions are from those of the full ensemble, mean over test rows or images:
+    /// of classes half the sum of the differences of their probabilities, in a regression the
+    /// absolute difference of the predictive means, in the user's units.
+    pub from_full: f64,
     /// Scores of the ensemble on the test rows or images.
     pub scores: Scores,
 }
@@ -62,14 +66,17 @@ pub fn study(
     let samples = Samples::of(&posterior)?;
     let test = Test::of(run, &samples, on);
     let full = samples.full().to_bytes()?.len();
+    let wanted = test.predict(samples.posterior())?.mean();
     let row = |share: f64, kept: Subnetwork| -> Result<Row> {
         let bytes = kept.to_bytes()?.len();
+        let predictive = test.predict(&kept.posterior())?;
         Ok(Row {
             share,
             differing: kept.differing(),
             bytes,
             of_full: bytes as f64 / full as f64,
-            scores: test.scores(&kept.posterior())?,
+            from_full: test.distance(&predictive.mean(), &wanted),
+            scores: test.scores(&predictive, kept.samples.len()),
         })
     };
     let measured = Study {
@@ -124,26 +131,45 @@ impl<'a> Test<'a> {
         }
     }
 
-    fn scores(&self, posterior: &Posterior) -> Result<Scores> {
-        let (run, on) = match self {
-            Test::Table { rows, scale } => {
-                return Ok(score(&posterior.predict(rows)?, rows, *scale));
+    fn predict(&self, posterior: &Posterior) -> Result<Predictive> {
+        match self {
+            Test::Table { rows, .. } => posterior.predict(rows),
+            Test::Images { run, on } => {
+                let (network, augment) = (&posterior.network, &run.data.augment);
+                let members = classify(network, &posterior.members, &run.data.test, augment, *on)?;
+                Ok(Predictive::Classes { classes: run.data.classes.len(), members })
             }
-            Test::Images { run, on } => (run, *on),
+        }
+    }
+
+    /// See [`Row::from_full`]; both are means over samples.
+    fn distance(&self, one: &[f64], other: &[f64]) -> f64 {
+        let sum: f64 = one.iter().zip(other).map(|(a, b)| (a - b).abs()).sum();
+        match self {
+            // One number a row.
+            Test::Table { rows, scale } if one.len() == rows.rows() => {
+                sum * scale.1 / rows.rows() as f64
+            }
+            Test::Table { rows, .. } => 0.5 * sum / rows.rows().max(1) as f64,
+            Test::Images { run, .. } => 0.5 * sum / run.data.test.rows().max(1) as f64,
+        }
+    }
+
+    fn scores(&self, predictive: &Predictive, members: usize) -> Scores {
+        let run = match self {
+            Test::Table { rows, scale } => return score(predictive, rows, *scale),
+            Test::Images { run, .. } => run,
         };
-        let (test, classes) = (&run.data.test, run.data.classes.len());
-        let (network, augment) = (&posterior.network, &run.data.augment);
-        let members = classify(network, &posterior.members, test, augment, on)?;
-        let mean = Predictive::Classes { classes, members }.mean();
-        let truth = test.labels();
-        Ok(Scores {
-            members: posterior.members.len(),
+        let (mean, truth) = (predictive.mean(), run.data.test.labels());
+        let classes = run.data.classes.len();
+        Scores {
+            members,
             mse: None,
             accuracy: metrics::accuracy_from_probabilities(&mean, classes, truth),
             nll: metrics::negative_log_likelihood_classes(&mean, classes, truth),
             coverage90: None,
             ece: metrics::ece(&mean, classes, truth, metrics::ECE_BINS).map(|c| c.ece),
             brier: metrics::brier(&mean, classes, truth),
-        })
+        }
     }
 }
