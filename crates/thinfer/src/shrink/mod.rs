@@ -40,7 +40,7 @@ pub struct Layout {
 impl Layout {
     /// Nothing is kept that can be cut: the smallest network.
     pub const SMALLEST: Self = Self { multiple: 1, list_at_most: 1.0 };
-    /// For the CPU, where copying channels by a list costs about as much as a tenth of a small layer.
+    /// For the CPU: a list is a copy, so it has to leave out a fifth at least.
     pub const CPU: Self = Self { multiple: 1, list_at_most: 0.8 };
     /// For tensor cores.
     pub const CUDA: Self = Self { multiple: 8, list_at_most: 0.6 };

@@ -17,8 +17,8 @@ use crate::shrink::{Layout, Shrunk, shrink};
 const WORTHWHILE: f64 = 0.75;
 /// What it saves until the end of the run has to be this many times what building it costs.
 const TIMES_THE_COST: f64 = 3.0;
-/// Multiply-adds that could be done while a plan is made: about 10 ms on a core, and 4 s on a GPU,
-/// where engines for new shapes have to be searched.
+/// Multiply-adds that making a plan is taken to cost: far more on a GPU, where engines for new shapes
+/// have to be searched.
 const CPU_COST: f64 = 2e8;
 const CUDA_COST: f64 = 3e14;
 
