@@ -191,20 +191,22 @@ fn normals(key: Key, step: u64) -> Vec<f32> {
 const STEP: u64 = u32::MAX as u64 | 5 << 32;
 const KEY: Key = Key { seed: 0x1234_5678_9abc_def0, chain: 3, stream: Stream::Sampler };
 
+const COEFFS: sghmc::Coeffs = sghmc::Coeffs {
+    beta1: 0.1,
+    beta2: 1.0,
+    dt: 0.3,
+    k: 0.05,
+    eta: 0.1,
+    n: 777.0,
+    slab_decay: 5e-4,
+    spike_decay: 1e-2,
+    noise: NoiseRule::Exact,
+    rho: RhoRule::Exact,
+    freeze: false,
+};
+
 fn check_sghmc(noise: NoiseRule, rho: RhoRule, exact: bool, freeze: bool, k: f32) {
-    let coeffs = sghmc::Coeffs {
-        beta1: 0.1,
-        beta2: 1.25,
-        dt: 0.3,
-        k,
-        eta: 0.1,
-        n: 777.0,
-        slab_decay: 5e-4,
-        spike_decay: 1e-2,
-        noise,
-        rho,
-        freeze,
-    };
+    let coeffs = sghmc::Coeffs { beta2: 1.25, k, noise, rho, freeze, ..COEFFS };
     let mut want = Chain::new();
     let mut got = want.clone();
     let scalars = SghmcScalars { coeffs, key: KEY, step: STEP };
@@ -245,19 +247,7 @@ fn the_fast_form_of_sghmc_is_close() {
 /// A smaller network's weights draw the noise that they drew in the larger one.
 #[test]
 fn weights_of_a_smaller_network_keep_their_noise() {
-    let coeffs = sghmc::Coeffs {
-        beta1: 0.1,
-        beta2: 1.0,
-        dt: 0.3,
-        k: 0.05,
-        eta: 0.1,
-        n: 777.0,
-        slab_decay: 5e-4,
-        spike_decay: 1e-2,
-        noise: NoiseRule::Exact,
-        rho: RhoRule::Exact,
-        freeze: true,
-    };
+    let coeffs = sghmc::Coeffs { freeze: true, ..COEFFS };
     let scalars = SghmcScalars { coeffs, key: KEY, step: STEP };
     let kernel = kernels::sghmc(NoiseRule::Exact, RhoRule::Exact);
     let mut whole = Chain::new();
@@ -283,19 +273,7 @@ fn weights_of_a_smaller_network_keep_their_noise() {
 
 #[test]
 fn sghmc_can_write_the_masked_weights_in_the_same_pass() {
-    let coeffs = sghmc::Coeffs {
-        beta1: 0.1,
-        beta2: 1.0,
-        dt: 0.3,
-        k: 0.05,
-        eta: 0.1,
-        n: 777.0,
-        slab_decay: 5e-4,
-        spike_decay: 1e-2,
-        noise: NoiseRule::Exact,
-        rho: RhoRule::Exact,
-        freeze: false,
-    };
+    let coeffs = COEFFS;
     let scalars = SghmcScalars { coeffs, key: KEY, step: STEP };
     let exact = kernels::sghmc(NoiseRule::Exact, RhoRule::Exact);
     let fused = Kernel { defines: &["FORWARD=1"], ..exact };
