@@ -2,6 +2,8 @@
 
 pub mod keys;
 mod presets;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -589,120 +591,4 @@ fn check_key(name: &str, value: &Value) -> Result<()> {
         }
     }
     Err(Error::config(name, problem))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn problem(text: &str, overrides: &[&str]) -> String {
-        let overrides: Vec<String> = overrides.iter().map(|s| (*s).to_owned()).collect();
-        let error = Config::parse(text, &overrides).unwrap_err();
-        assert_eq!(error.exit_code(), 2);
-        error.to_string()
-    }
-
-    #[test]
-    fn nothing_at_all_is_example_1_with_defaults() {
-        let config = Config::parse("", &[]).unwrap();
-        assert_eq!(config.data.kind, DataKind::Example1);
-        assert_eq!(config.preset, Preset::Exact);
-        assert_eq!(config.method.kind, MethodKind::EmMcmc);
-    }
-
-    #[test]
-    fn unknown_keys_get_the_nearest_name() {
-        let text = problem("[train]\nepoch = 3", &[]);
-        assert_eq!(text, "`train.epoch`: is not a key; did you mean `train.epochs`?");
-        assert!(problem("", &["sed=1"]).contains("did you mean `seed`?"));
-    }
-
-    #[test]
-    fn wrong_types_and_ranges_say_what_is_allowed() {
-        assert_eq!(
-            problem("[train]\nepochs = \"many\"", &[]),
-            "`train.epochs`: is \"many\", but must be a whole number from 1 on"
-        );
-        assert_eq!(
-            problem("", &["method.beta1=1.0"]),
-            "`method.beta1`: is 1.0, but must be a number from 0 on and below 1"
-        );
-        let text = problem("", &["preset=papper"]);
-        assert!(text.contains("did you mean \"paper\"?"), "{text}");
-        assert!(problem("", &["seed=-1"]).contains("whole number from 0 on"));
-        assert!(problem("", &["model.hidden=[5, 0]"]).contains("list of whole numbers from 1"));
-        assert!(problem("", &["train.epochs"]).contains("key=value"));
-    }
-
-    #[test]
-    fn settings_that_contradict_each_other_are_refused() {
-        assert!(problem("", &["data.kind=table"]).contains("data.path"));
-        assert!(problem("", &["prior.spike_decay=1e-9"]).contains("must be larger"));
-        let both = ["prior.soft_threshold=0.1", "prior.spike_probability=0.5"];
-        assert!(problem("", &both).contains("give one of them"));
-        let text = problem("", &["preset=reference-code", "prune.regrow=true"]);
-        assert!(text.contains("cannot regrow"), "{text}");
-        let both = ["prune.target=0.9", "prune.hard_threshold=0.1"];
-        assert!(problem("", &both).contains("finds by itself"));
-        let both = ["prune.freeze_after_epochs=9", "prune.freeze_after_cycles=1"];
-        assert!(problem("", &both).contains("give one of them"));
-        assert!(problem("", &["prune.rule=range"]).contains("image networks"));
-    }
-
-    #[test]
-    fn another_format_is_refused() {
-        let text = problem("format = 2", &[]);
-        assert!(text.contains("is 2, but this thinfer") && text.contains("format 1"), "{text}");
-    }
-
-    #[test]
-    fn broken_toml_says_where() {
-        assert!(problem("seed = = 1", &[]).contains("not valid TOML"));
-    }
-
-    #[test]
-    fn a_resolved_configuration_is_its_own_file() {
-        for preset in ["exact", "paper", "reference-code"] {
-            let config = Config::parse(&format!("preset = \"{preset}\""), &[]).unwrap();
-            let again = Config::parse(&config.to_toml().unwrap(), &[]).unwrap();
-            assert_eq!(config, again);
-        }
-    }
-
-    #[test]
-    fn a_target_replaces_the_default_threshold() {
-        let config = Config::parse("data.kind = \"cifar10\"\nprune.target = 0.9", &[]).unwrap();
-        assert_eq!((config.prune.target, config.prune.hard_threshold), (Some(0.9), None));
-        assert_eq!(Config::parse(&config.to_toml().unwrap(), &[]).unwrap(), config);
-    }
-
-    #[test]
-    fn a_method_brings_its_own_defaults() {
-        for kind in ["csgld", "csghmc", "dpf-lin", "sm", "dsr"] {
-            for data in ["example1", "cifar10"] {
-                let text = format!("data.kind = \"{data}\"\nmethod.kind = \"{kind}\"");
-                let config = Config::parse(&text, &[]).unwrap();
-                assert_eq!(config.method.kind.name(), kind);
-                assert_eq!(Config::parse(&config.to_toml().unwrap(), &[]).unwrap(), config);
-                let sparse = config.prune.target == Some(0.9);
-                assert_eq!(
-                    (sparse, config.method.nesterov),
-                    (config.method.kind.is_sparse(), sparse)
-                );
-                assert!(!sparse || config.prune.hard_threshold.is_none());
-            }
-        }
-        let config = Config::parse("data.kind = \"cifar10\"\nmethod.kind = \"dsr\"", &[]).unwrap();
-        assert_eq!((config.train.batch, config.schedule.step_size.factor), (100, 0.2));
-        let given = Config::parse("method.kind = \"sm\"\nprune.target = 0.5", &[]).unwrap();
-        assert_eq!(given.prune.target, Some(0.5));
-    }
-
-    #[test]
-    fn checkpoint_intervals_do_not_change_the_fingerprint() {
-        let print =
-            |set: &str| Config::parse("", &[set.to_owned()]).unwrap().fingerprint().unwrap();
-        assert_eq!(print("train.checkpoint_seconds=5"), print("train.checkpoint_steps=3"));
-        assert_ne!(print("seed=1"), print("seed=2"));
-    }
 }
