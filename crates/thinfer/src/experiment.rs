@@ -217,6 +217,7 @@ pub fn build_method<'a>(
                     hard_threshold,
                     warm_up_epochs: prune.warm_up_epochs,
                     freeze_after_epochs,
+                    after_freeze: prune.after_freeze,
                     cadence: prune.cadence,
                     regrow: prune.regrow,
                 },

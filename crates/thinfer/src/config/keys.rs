@@ -291,6 +291,11 @@ const PLAIN: &[Key] = &[
         Kind::Integer(1, 100_000),
         "pruning ends with this cycle; an alternative to prune.freeze_after_epochs",
     ),
+    key(
+        "prune.after_freeze",
+        Kind::Choice(&["em", "slab"]),
+        "whether the EM step goes on after pruning, or what is left is in the slab",
+    ),
     key("prune.cadence", Kind::Choice(&["epoch", "step"]), "how often EM and pruning run"),
     key("train.epochs", Kind::Integer(1, MOST), "passes over the data"),
     key("train.batch", Kind::Integer(1, 100_000_000), "rows a step"),

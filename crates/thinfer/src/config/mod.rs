@@ -14,7 +14,7 @@ use toml::{Table, Value};
 
 use crate::data::simulate::{Example, Variant};
 use crate::error::{Error, Result};
-use crate::methods::em_mcmc::Cadence;
+use crate::methods::em_mcmc::{AfterFreeze, Cadence};
 use crate::methods::sghmc::{NoiseRule, RhoRule};
 use crate::prune::{Grouping, Rule};
 use crate::schedule::{Schedule, Shape};
@@ -229,6 +229,7 @@ pub struct PruneConfig {
     pub warm_up_epochs: usize,
     pub freeze_after_epochs: Option<usize>,
     pub freeze_after_cycles: Option<usize>,
+    pub after_freeze: AfterFreeze,
     pub cadence: Cadence,
 }
 

@@ -56,6 +56,7 @@ pub const METHODS: &[Entry] = &[
             "prune.warm_up_epochs",
             "prune.freeze_after_epochs",
             "prune.freeze_after_cycles",
+            "prune.after_freeze",
             "prune.cadence",
             "schedule.temperature",
             "schedule.eta",

@@ -347,7 +347,13 @@ impl Sghmc {
         Ok(())
     }
 
-    pub(crate) fn vitals_with(&self, arena: &Arena, tick: Tick, spike_decay: f64) -> Vitals {
+    pub(crate) fn vitals_with(
+        &self,
+        arena: &Arena,
+        tick: Tick,
+        spike_decay: f64,
+        vitals: Vitals,
+    ) -> Vitals {
         let coeffs = self.coeffs(tick, spike_decay, false);
         let mean = live_mean(arena, |tau| f64::from(tau.value));
         let variance = live_mean(arena, |tau| (f64::from(tau.value) - mean).powi(2));
@@ -355,7 +361,7 @@ impl Sghmc {
         Vitals {
             effective_temperature: Some(temperature),
             tau: Some((mean, variance.sqrt())),
-            ..Vitals::default()
+            ..vitals
         }
     }
 }
@@ -413,7 +419,11 @@ impl Method for SghmcMethod {
         arena.run(&Update { coeffs, key: self.key, step: tick.step, clip: self.config.clip });
     }
 
-    fn vitals(&self, arena: &Arena, tick: Tick) -> Vitals {
-        self.config.vitals_with(arena, tick, self.config.weight_decay)
+    fn vitals(&self, _arena: &Arena, _tick: Tick) -> Vitals {
+        Vitals::default()
+    }
+
+    fn vitals_of_state(&self, arena: &Arena, tick: Tick, vitals: Vitals) -> Vitals {
+        self.config.vitals_with(arena, tick, self.config.weight_decay, vitals)
     }
 }

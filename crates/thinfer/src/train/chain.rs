@@ -19,7 +19,7 @@ use crate::data::images::Speed;
 use crate::data::{ImageData, View};
 use crate::error::{Error, Result};
 use crate::images::Classifier;
-use crate::methods::{Method, Rates, Tick, Vitals, initialize};
+use crate::methods::{Method, Rates, Tick, initialize};
 use crate::metrics;
 use crate::prune::KEEP;
 use crate::schedule::{Clock, Schedule};
@@ -434,8 +434,8 @@ impl Chain {
             };
             let spec = &self.spec;
             let mut vitals = spec.method.vitals(&self.arena, tick);
-            if !state_is_here {
-                vitals = Vitals { effective_temperature: None, tau: None, ..vitals };
+            if state_is_here {
+                vitals = spec.method.vitals_of_state(&self.arena, tick, vitals);
             }
             self.records.push(Record {
                 epoch,
