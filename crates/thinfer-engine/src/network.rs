@@ -1,6 +1,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::error::EngineError;
+use crate::mixture::Mixture;
 use crate::ops::loss::Loss;
 use crate::param::ParamTable;
 
@@ -142,6 +143,16 @@ pub enum Op {
         /// Where each goes, no two to one place.
         channels: Vec<u32>,
     },
+    /// `y = s x + b` by channel, where s = clip(m + softplus(r) z, ±10) is drawn anew for every row,
+    /// channel and pass, from the location m and the pre-scale r of the row's member.
+    Vary {
+        /// m and r, a parameter.
+        posterior: usize,
+        /// A bias for each member, where there is one.
+        bias: Option<usize>,
+        /// The members and the law of z.
+        mixture: Mixture,
+    },
 }
 
 /// One node: a name, an operation, where its inputs come from, and the shape it gives.
@@ -237,6 +248,9 @@ impl TryFrom<Unchecked> for Network {
                 Op::Spread { channels } => {
                     builder.spread(input(0)?, channels.clone(), node.shape.channels)?;
                 }
+                Op::Vary { bias, mixture, .. } => {
+                    builder.vary(&node.name, input(0)?, *mixture, bias.is_some())?;
+                }
             }
         }
         let network = builder.finish(file.output, file.loss.clone())?;
@@ -270,6 +284,25 @@ impl Network {
     /// Whether a row's output depends on the other rows of its batch in training.
     pub fn couples_rows(&self) -> bool {
         self.nodes.iter().any(|n| matches!(n.op, Op::BatchNorm { .. }))
+    }
+
+    /// The members that share this network, where its channels have random scales.
+    pub fn mixture(&self) -> Option<Mixture> {
+        self.nodes.iter().find_map(|node| match node.op {
+            Op::Vary { mixture, .. } => Some(mixture),
+            _ => None,
+        })
+    }
+
+    /// How often an example stands in a batch of training: once for every member.
+    pub fn repeats(&self) -> usize {
+        self.mixture().map_or(1, |mixture| mixture.members)
+    }
+
+    /// How many random scales a row has in the nodes before `at`: their numbers key the noise.
+    pub(crate) fn scales_before(&self, at: usize) -> usize {
+        let varies = |node: &&Node| matches!(node.op, Op::Vary { .. });
+        self.nodes[..at].iter().filter(varies).map(|node| node.shape.channels).sum()
     }
 
     /// The node whose value is the network's output.
@@ -355,6 +388,7 @@ impl Network {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mixture::Law;
 
     fn residual() -> Network {
         let mut b = NetworkBuilder::new(4);
@@ -452,9 +486,35 @@ mod tests {
         assert!(b.spread(NodeId(0), vec![4, 0, 1], 5).is_ok());
     }
 
+    fn varied() -> Network {
+        let mixture = Mixture { members: 3, law: Law::Cauchy, draws: 2 };
+        let mut b = NetworkBuilder::image(Shape { height: 5, width: 4, channels: 4 });
+        let h = b.vary("conv1.in", b.input(), mixture, false).unwrap();
+        let h = b.conv2d("conv1", h, 2, Window::square(3, 1, 1)).unwrap();
+        let out = b.vary("conv1.out", h, mixture, true).unwrap();
+        let out = b.global_average_pool(out).unwrap();
+        b.finish(out, Loss::cross_entropy()).unwrap()
+    }
+
+    #[test]
+    fn members_are_those_of_one_mixture() {
+        let network = varied();
+        assert_eq!((network.repeats(), residual().repeats()), (3, 1));
+        assert_eq!(network.scales_before(network.nodes().len()), 4 + 2);
+        let shape = |name: &str| network.params().find(name).map(|p| p.shape.clone());
+        assert_eq!(shape("conv1.in.posterior"), Some(vec![3, 4, 2]));
+        assert_eq!(shape("conv1.out.bias"), Some(vec![3, 2]));
+        let mut b = NetworkBuilder::new(2);
+        let of = |members| Mixture { members, law: Law::Gaussian, draws: 1 };
+        assert!(b.vary("a", NodeId(0), of(0), false).is_err());
+        let h = b.vary("a", NodeId(0), of(2), false).unwrap();
+        let error = b.vary("b", h, of(3), false).unwrap_err().to_string();
+        assert!(error.contains("other members"), "{error}");
+    }
+
     #[test]
     fn a_network_survives_a_file() {
-        for network in [residual(), convolutional(), indexed()] {
+        for network in [residual(), convolutional(), indexed(), varied()] {
             let text = serde_json::to_string(&network).unwrap();
             assert_eq!(serde_json::from_str::<Network>(&text).unwrap(), network);
         }

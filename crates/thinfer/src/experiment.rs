@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use thinfer_engine::noise::{Key, Stream};
-use thinfer_engine::{Loss, Network, Shape};
+use thinfer_engine::{Law, Loss, Mixture, Network, Shape};
 
 use crate::config::{Config, Members, MethodKind, NoiseModel, PruneConfig};
 use crate::data::{Bundle, ImageData, Task};
@@ -15,11 +15,12 @@ use crate::methods::cv_adam::{CvAdam, CvAdamMethod};
 use crate::methods::dpf_lin::{DpfLin, DpfLinMethod};
 use crate::methods::dsr::{Dsr, DsrMethod};
 use crate::methods::em_mcmc::{EmMcmc, EmMcmcMethod};
+use crate::methods::rank1::Rank1;
 use crate::methods::sgd::Sgd;
 use crate::methods::sghmc::{Sghmc, SghmcMethod};
 use crate::methods::sm::{Sm, SmMethod};
 use crate::methods::sparse::Layers;
-use crate::model::{image_network_with, mlp};
+use crate::model::{image_network_with, mlp, rank1};
 use crate::prune::{Channels, HardThreshold, Rule, SoftThreshold, Target, group_network};
 use crate::schedule::{Clock, sampling_epochs};
 use crate::train::{ChainSpec, Schedules, Trace};
@@ -77,8 +78,24 @@ impl From<&ImageData> for Problem<'_> {
 
 /// The network that a configuration asks for, on some data.
 pub fn build_network<'a>(config: &Config, data: impl Into<Problem<'a>>) -> Result<Network> {
+    let network = plain_network(config, data.into())?;
+    let method = &config.method;
+    if method.kind != MethodKind::Rank1 {
+        return Ok(network);
+    }
+    Ok(rank1(
+        &network,
+        Mixture {
+            members: method.members.unwrap_or(1),
+            law: method.posterior.unwrap_or(Law::Gaussian),
+            draws: method.draws.unwrap_or(1),
+        },
+    )?)
+}
+
+fn plain_network(config: &Config, data: Problem<'_>) -> Result<Network> {
     let model = &config.model;
-    let (columns, outputs, loss) = match data.into().inputs {
+    let (columns, outputs, loss) = match data.inputs {
         ProblemInputs::Image { shape, classes } => {
             let loss = Loss::CrossEntropy { smoothing: model.label_smoothing };
             if model.name != "mlp" {
@@ -141,6 +158,18 @@ pub fn build_method<'a>(
     let freeze_after_epochs = freeze_after_epochs(prune, &cycles)?;
     Ok(match method.kind {
         MethodKind::Sgd => Arc::new(sgd),
+        MethodKind::Rank1 => {
+            let steps = train_rows.div_ceil(config.train.batch.min(train_rows).max(1));
+            Arc::new(Rank1 {
+                momentum: method.momentum,
+                weight_decay: prior.weight_decay,
+                train_rows,
+                law: method.posterior.unwrap_or(Law::Gaussian),
+                prior_sd: method.prior_sd.unwrap_or(0.1),
+                kl_steps: method.kl_epochs.unwrap_or(1.0) * steps as f64,
+                random_sign: method.random_sign.unwrap_or(0.5),
+            })
+        }
         MethodKind::Csgld | MethodKind::Csghmc => Arc::new(CsgmcmcMethod {
             config: Csgmcmc {
                 momentum: if method.kind == MethodKind::Csgld { 0.0 } else { method.beta1 },

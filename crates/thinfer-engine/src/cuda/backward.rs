@@ -208,6 +208,20 @@ impl Lower<'_> {
                 self.program.training.push(step);
                 pending.arrived[from].push(dx);
             }
+            Op::Vary { .. } => {
+                let dx = match from {
+                    0 => None,
+                    _ if pending.only_mine(d) => Some(d),
+                    _ => Some(self.fresh(pending, from)),
+                };
+                self.vary_backward(at, dy, dx.map(|dx| pending.place(dx)));
+                if let Some(dx) = dx {
+                    if dx == d {
+                        pending.hold(d);
+                    }
+                    pending.arrived[from].push(dx);
+                }
+            }
             // Nothing behind the input wants a gradient; norms have units of their own.
             _ => {}
         }

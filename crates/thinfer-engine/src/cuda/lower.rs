@@ -130,17 +130,20 @@ impl Lower<'_> {
     }
 
     /// Tensor cores read 8 channels (4 in f32) at once: where convolutions alone read the input,
-    /// it is padded to that.
+    /// be it through random scales, it is padded to that.
     fn input_channels(&self) -> usize {
-        let channels = self.network.nodes()[0].shape.channels;
-        let readers = self.network.nodes().iter().filter(|n| n.inputs.contains(&NodeId(0)));
-        let mut convs = readers.map(|n| matches!(n.op, Op::Conv2d { .. }));
+        let (nodes, channels) = (self.network.nodes(), self.network.nodes()[0].shape.channels);
+        let readers =
+            |id: usize| (1..nodes.len()).filter(move |at| nodes[*at].inputs.contains(&NodeId(id)));
+        let conv = |at: usize| matches!(nodes[at].op, Op::Conv2d { .. });
+        let varied = |at: usize| self.varies_input(at) && readers(at).all(conv);
+        let mut convs = readers(0).map(|at| conv(at) || varied(at));
         let group = if self.options.precision == Precision::Bf16 { 8 } else { 4 };
         if convs.all(|c| c) && channels < group { group } else { channels }
     }
 
     pub(super) fn channels(&self, node: usize) -> usize {
-        if node == 0 {
+        if node == 0 || self.varies_input(node) {
             self.program.input_channels
         } else {
             self.network.nodes()[node].shape.channels
@@ -159,6 +162,24 @@ impl Lower<'_> {
 
     pub(super) fn bytes(&self, node: usize) -> usize {
         self.len(node) * self.options.precision.bytes()
+    }
+
+    /// Whether a node's value is f32 in every precision: the output where it is a linear layer, with
+    /// the random scales behind it.
+    pub(super) fn is_wide(&self, at: usize) -> bool {
+        let (nodes, out) = (self.network.nodes(), self.network.output().0);
+        let linear = |at: usize| matches!(nodes[at].op, Op::Linear { .. });
+        if !matches!(nodes[out].op, Op::Vary { .. }) {
+            return at == out && linear(at);
+        }
+        let from = nodes[out].inputs[0];
+        let alone = nodes.iter().filter(|node| node.inputs.contains(&from)).count() == 1;
+        linear(from.0) && alone && (at == out || at == from.0)
+    }
+
+    /// Bytes of a node's value.
+    fn value_bytes(&self, at: usize) -> usize {
+        if self.is_wide(at) { self.len(at) * 4 } else { self.bytes(at) }
     }
 
     pub(super) fn arena(&mut self, bytes: usize) -> Place {
@@ -276,7 +297,7 @@ impl Lower<'_> {
             self.waiting[node] -= 1;
             let place = self.values[node];
             if self.waiting[node] == 0 && place.space == Space::Arena {
-                let bytes = self.bytes(node);
+                let bytes = self.value_bytes(node);
                 self.pool.give(place.offset, bytes);
             }
         }
@@ -286,8 +307,7 @@ impl Lower<'_> {
         let node = &self.network.nodes()[at];
         let from = node.inputs[0].0;
         let x = self.values[from];
-        let wide = at == self.network.output().0 && matches!(node.op, Op::Linear { .. });
-        let bytes = if wide { self.len(at) * 4 } else { self.bytes(at) };
+        let (wide, bytes) = (self.is_wide(at), self.value_bytes(at));
         let y = self.arena(bytes);
         self.values[at] = y;
         match node.op {
@@ -351,6 +371,7 @@ impl Lower<'_> {
                 let step = self.choose(map, [from, at], [x, y]);
                 self.both(step);
             }
+            Op::Vary { .. } => self.vary_forward(at, [x, y]),
         }
     }
 
@@ -483,8 +504,7 @@ impl Lower<'_> {
     fn head(&mut self) -> usize {
         let out = self.network.output().0;
         let len = self.len(out);
-        let is_linear = matches!(self.network.nodes()[out].op, Op::Linear { .. });
-        let output = if is_linear {
+        let output = if self.is_wide(out) {
             self.values[out]
         } else {
             let wide = self.arena(len * 4);

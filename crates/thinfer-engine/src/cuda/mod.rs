@@ -23,6 +23,7 @@ mod probe;
 mod selftest;
 mod session;
 mod step;
+mod vary;
 mod weights;
 
 pub use batches::Source;

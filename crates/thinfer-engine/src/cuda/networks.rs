@@ -1,10 +1,11 @@
 //! Small networks with every operation and every fusion, for the self test.
 
 use crate::error::EngineError;
+use crate::mixture::{Law, Mixture};
 use crate::network::{Network, NetworkBuilder, NodeId, Shape, Window};
 use crate::ops::loss::Loss;
 
-/// A network and a batch size.
+/// A network and how many examples a batch has.
 pub(crate) struct Case {
     pub(crate) name: &'static str,
     pub(crate) network: Network,
@@ -215,6 +216,27 @@ fn smooth() -> Built {
     classify(b, h, 10)
 }
 
+/// Members with random scales around every layer, as the Rank-1 method has them, without a kink.
+fn varied(law: Law, members: usize, channels: usize) -> Built {
+    let mixture = Mixture { members, law, draws: 1 };
+    let mut b = image(8, 6, 3);
+    let h = b.vary("conv1.in", b.input(), mixture, false)?;
+    let h = b.conv2d("conv1", h, channels, Window::square(3, 1, 1))?;
+    let h = b.vary("conv1.out", h, mixture, false)?;
+    let h = b.batch_norm("bn1", h)?;
+    let from = b.tanh(h)?;
+    let h = b.vary("conv2.in", from, mixture, false)?;
+    let h = b.conv2d("conv2", h, channels, Window::square(3, 1, 1))?;
+    let h = b.vary("conv2.out", h, mixture, true)?;
+    let h = b.add(h, from)?;
+    let h = b.tanh(h)?;
+    let h = b.global_average_pool(h)?;
+    let h = b.vary("fc.in", h, mixture, false)?;
+    let h = b.linear_with("fc", h, 10, false)?;
+    let out = b.vary("fc.out", h, mixture, true)?;
+    b.finish(out, Loss::cross_entropy())
+}
+
 /// Every case of the self test.
 pub(crate) fn cases() -> Result<Vec<Case>, EngineError> {
     let square = Window::square;
@@ -245,6 +267,9 @@ pub(crate) fn cases() -> Result<Vec<Case>, EngineError> {
         ("sums, lone norms, open end", odd_graph()?, 12),
         ("channels by lists", indexed(24, 8)?, 16),
         ("odd channels by lists", indexed(17, 5)?, 7),
+        ("normal scales of four members", varied(Law::Gaussian, 4, 24)?, 8),
+        ("Cauchy scales of three members", varied(Law::Cauchy, 3, 7)?, 5),
+        ("normal scales of many channels", varied(Law::Gaussian, 2, 272)?, 4),
     ];
     Ok(list.into_iter().map(|(name, network, batch)| Case { name, network, batch }).collect())
 }

@@ -1,5 +1,6 @@
 use super::{Network, Node, NodeId, Op, Shape, Window};
 use crate::error::EngineError;
+use crate::mixture::Mixture;
 use crate::ops::loss::{Loss, Scale};
 use crate::param::{ParamTable, Role};
 
@@ -187,6 +188,30 @@ impl NetworkBuilder {
         }
         let shape = Shape { channels: width, ..shape };
         self.push(name, Op::Spread { channels }, vec![from], shape)
+    }
+
+    /// Random scales of the channels of `from`, each member's own, with or without a bias for each
+    /// member. All such nodes of a network share one mixture.
+    pub fn vary(
+        &mut self,
+        name: &str,
+        from: NodeId,
+        mixture: Mixture,
+        bias: bool,
+    ) -> Result<NodeId, EngineError> {
+        let shape = self.shape(name, from)?;
+        if mixture.members == 0 || mixture.draws == 0 {
+            return Err(problem(name, "needs at least one member and one draw of each"));
+        }
+        let other = |node: &Node| matches!(node.op, Op::Vary { mixture: m, .. } if m != mixture);
+        if self.nodes.iter().any(other) {
+            return Err(problem(name, "has other members or another law than a node before it"));
+        }
+        let scales = vec![mixture.members, shape.channels, 2];
+        let posterior = self.params.push(format!("{name}.posterior"), scales, Role::RandomScale);
+        let biases = vec![mixture.members, shape.channels];
+        let bias = bias.then(|| self.params.push(format!("{name}.bias"), biases, Role::Bias));
+        self.push(name.into(), Op::Vary { posterior, bias, mixture }, vec![from], shape)
     }
 
     /// Closes the network with its output and loss.

@@ -32,6 +32,11 @@ const METHODS: &[(&str, &[&str])] = &[
     ("DPF-Lin, sparse", &["method.kind=dpf-lin", "schedule.step_size.value=0.02"]),
     ("SM, sparse", &["method.kind=sm", "schedule.step_size.value=0.02", "prune.target=0.5"]),
     ("DSR, sparse", &["method.kind=dsr", "schedule.step_size.value=0.02", "prune.target=0.5"]),
+    ("Rank-1, normal scales", &["method.kind=rank1", "method.members=2"]),
+    (
+        "Rank-1, Cauchy scales",
+        &["method.kind=rank1", "method.members=3", "method.posterior=cauchy"],
+    ),
     ("Algorithm 2", &["method.kind=sghmc"]),
     ("Algorithm 3, DFP", &["prune.regrow=false", "prune.shrink=never"]),
     ("Algorithm 3, DPF", &["prune.regrow=true"]),

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
+use thinfer_engine::Law;
 use thinfer_engine::cuda::Precision;
 use toml::{Table, Value};
 
@@ -166,6 +167,12 @@ pub struct MethodConfig {
     pub clip: Option<f64>,
     pub alpha: Option<f64>,
     pub sampling_epochs: Option<usize>,
+    pub members: Option<usize>,
+    pub draws: Option<usize>,
+    pub posterior: Option<Law>,
+    pub prior_sd: Option<f64>,
+    pub kl_epochs: Option<f64>,
+    pub random_sign: Option<f64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -181,6 +188,7 @@ pub enum MethodKind {
     DpfLin,
     Sm,
     Dsr,
+    Rank1,
 }
 
 impl MethodKind {
@@ -196,6 +204,7 @@ impl MethodKind {
             MethodKind::DpfLin => "dpf-lin",
             MethodKind::Sm => "sm",
             MethodKind::Dsr => "dsr",
+            MethodKind::Rank1 => "rank1",
         }
     }
 
@@ -383,6 +392,11 @@ impl Config {
         let kind = settings.get("method.kind").cloned().and_then(|kind| kind.try_into().ok());
         let kind: MethodKind = kind.unwrap_or(MethodKind::EmMcmc);
         all.extend(presets::method_defaults(kind, images));
+        // A Cauchy number is far from its location now and then, so more of them are averaged.
+        let law = settings.get("method.posterior").and_then(Value::as_str);
+        if kind == MethodKind::Rank1 && law == Some("cauchy") {
+            all.insert("method.draws".into(), Value::Integer(4));
+        }
         if kind.is_sparse() {
             // They prune to a target and know no threshold.
             all.remove("prune.hard_threshold");
@@ -455,6 +469,15 @@ impl Config {
                 );
             }
             self.check_pruning()?;
+        }
+        if self.method.kind == MethodKind::Rank1 && self.prune.target.is_some() {
+            return refuse("prune.target", "is given, but a Rank-1 BNN prunes nothing".into());
+        }
+        if self.method.kind == MethodKind::Rank1 && !self.data.kind.is_images() {
+            return refuse(
+                "method.kind",
+                "is \"rank1\", which scales the channels of image networks; a table needs another one".into(),
+            );
         }
         Ok(())
     }

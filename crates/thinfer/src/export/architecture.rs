@@ -188,16 +188,17 @@ impl Architecture {
             let prefix = if parts.len() == 1 { String::new() } else { part.prefix() };
             samples.push(Sample { prefix, network, chain: part.chain, epoch: part.epoch });
         }
-        let layers = |part: &&Part| Layers {
-            inputs: part.inputs.clone(),
-            layers: part.network.nodes().iter().map(|n| layer(&part.network, n)).collect(),
+        let layers = |part: &&Part| -> Result<Layers> {
+            let all = part.network.nodes().iter().map(|n| layer(&part.network, n));
+            Ok(Layers { inputs: part.inputs.clone(), layers: all.collect::<Result<_>>()? })
         };
+        let described = different.iter().filter(|_| networks).map(layers);
         Ok(Self {
             format: FORMAT,
             thinfer: info.thinfer.clone(),
             input: input(info),
             output: output(info),
-            networks: if networks { different.iter().map(layers).collect() } else { Vec::new() },
+            networks: described.collect::<Result<_>>()?,
             samples,
             config: info.config.to_toml()?,
         })
@@ -300,7 +301,7 @@ fn channels_first(shape: Shape) -> [usize; 3] {
     [shape.channels, shape.height, shape.width]
 }
 
-fn layer(network: &Network, node: &Node) -> Layer {
+fn layer(network: &Network, node: &Node) -> Result<Layer> {
     let op = match &node.op {
         Op::Input => LayerOp::Input,
         Op::Linear { bias, .. } => LayerOp::Linear { bias: bias.is_some() },
@@ -320,8 +321,9 @@ fn layer(network: &Network, node: &Node) -> Layer {
         Op::Add => LayerOp::Add,
         Op::Select { channels } => LayerOp::Select { channels: channels.clone() },
         Op::Spread { channels } => LayerOp::Spread { channels: channels.clone() },
+        Op::Vary { .. } => return Err(super::has_random_scales(&node.name)),
     };
     let name = |id: &NodeId| network.nodes()[id.0].name.clone();
     let inputs = node.inputs.iter().map(name).collect();
-    Layer { name: node.name.clone(), op, inputs, shape: channels_first(node.shape) }
+    Ok(Layer { name: node.name.clone(), op, inputs, shape: channels_first(node.shape) })
 }

@@ -56,6 +56,7 @@ pub(super) fn fold_norms(network: &Network, weights: &Weights) -> Result<(Networ
             Op::Spread { channels } => {
                 builder.spread(from(0), channels.clone(), node.shape.channels)?
             }
+            Op::Vary { .. } => return Err(super::has_random_scales(&node.name)),
         };
         places.push(place);
     }

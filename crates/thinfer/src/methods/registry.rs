@@ -132,6 +132,20 @@ pub const METHODS: &[Entry] = &[
         page: "docs/dsr.md",
         own: SPARSE,
     },
+    Entry {
+        kind: MethodKind::Rank1,
+        about: "Rank-1 BNN: members share weights and have random channel scales of their own",
+        page: "docs/rank1.md",
+        own: &[
+            "method.momentum",
+            "method.members",
+            "method.draws",
+            "method.posterior",
+            "method.prior_sd",
+            "method.kl_epochs",
+            "method.random_sign",
+        ],
+    },
 ];
 
 impl Entry {

@@ -123,10 +123,12 @@ impl<'a> Builder<'a> {
                 self.made.tanh(from)
             }
             Op::Add => self.sum(at),
-            Op::Input | Op::Select { .. } | Op::Spread { .. } => Err(EngineError::Network {
-                node: node.name.clone(),
-                problem: "is part of a network that was shrunk before; shrink the whole one".into(),
-            }),
+            Op::Input | Op::Select { .. } | Op::Spread { .. } | Op::Vary { .. } => {
+                Err(EngineError::Network {
+                    node: node.name.clone(),
+                    problem: "cannot be part of a network that is shrunk".into(),
+                })
+            }
         }
     }
 

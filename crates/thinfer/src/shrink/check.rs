@@ -269,6 +269,7 @@ fn up_to(network: &Network, last: NodeId) -> Result<Network> {
             Op::Add => b.add(from(0), from(1))?,
             Op::Select { channels } => b.select(from(0), channels.clone())?,
             Op::Spread { channels: list } => b.spread(from(0), list.clone(), channels)?,
+            Op::Vary { bias, mixture, .. } => b.vary(name, from(0), *mixture, bias.is_some())?,
         };
     }
     Ok(b.finish(became[last.0], Loss::gaussian(1.0))?)

@@ -126,6 +126,11 @@ pub fn shrink(network: &Network, keep: &[u8], layout: Layout) -> Result<Shrunk> 
             node.name
         )));
     }
+    if network.mixture().is_some() {
+        return Err(Error::Data(
+            "the channels of this network have random scales, so none can be cut out; keep it whole".into(),
+        ));
+    }
     let reach = Channels::of(network, keep);
     let present = Present::of(network, keep, &reach, layout);
     Ok(Builder::new(network, &present, &reach, layout).build()?)

@@ -7,7 +7,7 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use thinfer_engine::cuda::Precision;
 use thinfer_engine::noise::{Key, Stream};
-use thinfer_engine::{Arena, Network, Role};
+use thinfer_engine::{Arena, Draw, Network, Role};
 
 use super::container::{self, Container};
 use super::cut::{Ahead, Cut, Shrinking};
@@ -337,6 +337,7 @@ impl Chain {
                 (&made, &numbers[..])
             }
         };
+        stepper.set_draw(Draw::of_step(self.spec.seed, self.spec.chain, self.step));
         let done = stepper.step(&mut self.arena, &*method, tick, table, rows)?;
         let loss = done.loss;
         if !loss.is_finite() {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use thinfer_engine::cuda::{Gpu, PlanOptions, Precision, Session, Source, StepCalls, Tally};
 use thinfer_engine::noise::{Key, Stream};
-use thinfer_engine::{Arena, Network};
+use thinfer_engine::{Arena, Draw, Network};
 
 use super::Device;
 use super::chain::ChainSpec;
@@ -152,6 +152,7 @@ impl CudaChain {
             order.iter_mut().enumerate().for_each(|(at, row)| *row = (at % slots) as u32);
         }
         let augment = key(Stream::Augment).kernel_words(tick.epoch as u64);
+        session.set_draw(Draw::of_step(spec.seed, spec.chain, tick.step - first as u64))?;
         self.ahead = Ahead { weights: true, state: true };
         Ok(session.run(&order, first, &steps, augment)?)
     }

@@ -1,6 +1,6 @@
 //! Steps of a chain on the cores, with the whole network or with the part that pruning leaves.
 
-use thinfer_engine::{Arena, Dataset, Network, Plan};
+use thinfer_engine::{Arena, Dataset, Draw, Network, Plan};
 
 use super::cut::Cut;
 use super::part::Part;
@@ -52,6 +52,11 @@ impl Stepper {
     /// the same, since they may come back, but the forward pass need not look at them.
     pub(crate) fn read_columns(&mut self, columns: &[usize]) {
         self.plan.set_live_inputs(Some(columns));
+    }
+
+    /// Says what makes the random channel scales of the next step, where there are any.
+    pub(crate) fn set_draw(&mut self, draw: Draw) {
+        self.plan.set_draw(draw);
     }
 
     /// One step of a method on `rows`. The buffers of the whole network are up to date after it; a

@@ -31,6 +31,11 @@ pub(crate) enum Work {
     Add,
     Select,
     Spread,
+    /// Random scales; a row's first one of this node, and how many it has in all nodes.
+    Vary {
+        first: usize,
+        of: usize,
+    },
 }
 
 /// Layers of a network, in the order of its nodes.
@@ -71,6 +76,10 @@ pub(crate) fn plan(network: &Network) -> Vec<Layer> {
             Op::Add => Work::Add,
             Op::Select { .. } => Work::Select,
             Op::Spread { .. } => Work::Spread,
+            Op::Vary { .. } => Work::Vary {
+                first: network.scales_before(at),
+                of: network.scales_before(nodes.len()),
+            },
         };
         let buffer = if matches!(work, Work::ReluInPlace) { from(0) } else { at };
         let cut = at > 0 && readers(at).any(in_place);

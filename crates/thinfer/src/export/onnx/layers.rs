@@ -25,7 +25,7 @@ pub(super) fn layers(graph: &mut Graph, part: &Part, prefix: &str, input: Value)
     for node in network.nodes().iter().skip(1) {
         let shapes: Vec<Shape> =
             node.inputs.iter().map(|from| network.nodes()[from.0].shape).collect();
-        let value = writer.node(node, &shapes);
+        let value = writer.node(node, &shapes)?;
         writer.values.push(value);
     }
     let (output, shape) = (network.output(), network.nodes()[network.output().0].shape);
@@ -42,10 +42,10 @@ struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    fn node(&mut self, node: &Node, shapes: &[Shape]) -> Value {
+    fn node(&mut self, node: &Node, shapes: &[Shape]) -> Result<Value> {
         let name = format!("{}{}", self.prefix, node.name);
         let from = node.inputs[0];
-        match &node.op {
+        Ok(match &node.op {
             // A network has one input, its first node.
             Op::Input => self.values[0].clone(),
             Op::Linear { weight, bias } => {
@@ -108,7 +108,8 @@ impl Writer<'_> {
                 (0..).zip(channels).for_each(|(from, to)| places[*to as usize] = from);
                 self.gather(&name, padded, &places)
             }
-        }
+            Op::Vary { .. } => return Err(crate::export::has_random_scales(&node.name)),
+        })
     }
 
     /// Channels of a value, in the order of `places`.
