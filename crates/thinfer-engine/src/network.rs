@@ -5,6 +5,7 @@ use crate::ops::loss::Loss;
 use crate::param::ParamTable;
 
 mod builder;
+mod held;
 
 pub use builder::NetworkBuilder;
 
@@ -179,6 +180,7 @@ pub struct Network {
     stats: ParamTable,
     output: NodeId,
     loss: Loss,
+    wanted: held::Wanted,
 }
 
 /// A network as it stands in a file, before it is checked.

@@ -15,7 +15,7 @@ use crate::error::EngineError;
 use crate::network::{Network, Op};
 use crate::noise::{Key, Stream};
 use crate::ops::loss::Loss;
-use crate::param::Role;
+use crate::param::{Param, Role};
 use crate::plan::Plan;
 
 /// One line of the self test.
@@ -301,7 +301,7 @@ fn sensitivity(
             targets: setting.targets.clone(),
         };
         let moved = on_cpu(network, &setting, case.batch)?;
-        for param in network.params() {
+        for (_, param) in trained(network) {
             let range = param.range();
             let (a, b) = (&moved.gradient[range.clone()], &expected.gradient[range]);
             most = most.max(distance(a, b, floor));
@@ -314,6 +314,11 @@ fn sensitivity(
 /// part of the largest gradient at least.
 fn gradient_floor(expected: &Outcome) -> f64 {
     1e-2 * expected.gradient.iter().fold(0.0, |m: f64, v| m.max(f64::from(v.abs())))
+}
+
+/// The parameters whose gradient means something, with their numbers.
+fn trained(network: &Network) -> impl Iterator<Item = (usize, &Param)> {
+    network.params().iter().enumerate().filter(|(number, _)| network.trains(*number))
 }
 
 fn compare(gpu: &Arc<Gpu>, case: &Case, precision: Precision) -> Result<Vec<Check>, EngineError> {
@@ -346,7 +351,7 @@ fn compare(gpu: &Arc<Gpu>, case: &Case, precision: Precision) -> Result<Vec<Chec
     };
     let measure = if kinks { distance } else { worst };
     let (gradient_floor, mut most) = (gradient_floor(&expected), (0.0, ""));
-    for param in network.params() {
+    for (_, param) in trained(network) {
         let (got, expected) = (&got.gradient[param.range()], &expected.gradient[param.range()]);
         let w = measure(got, expected, gradient_floor);
         if w >= most.0 {

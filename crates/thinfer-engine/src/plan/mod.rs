@@ -6,6 +6,8 @@ use crate::error::EngineError;
 use crate::network::Network;
 
 mod exact;
+#[cfg(test)]
+mod held;
 mod layers;
 mod rows;
 mod turned;
