@@ -6,6 +6,7 @@ use crate::ops::loss::Loss;
 use crate::param::ParamTable;
 
 mod builder;
+mod held;
 
 pub use builder::NetworkBuilder;
 
@@ -190,6 +191,7 @@ pub struct Network {
     stats: ParamTable,
     output: NodeId,
     loss: Loss,
+    wanted: held::Wanted,
 }
 
 /// A network as it stands in a file, before it is checked.

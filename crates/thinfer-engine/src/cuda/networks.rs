@@ -237,6 +237,26 @@ fn varied(law: Law, members: usize, channels: usize) -> Built {
     b.finish(out, Loss::cross_entropy())
 }
 
+/// The network with the layers held whose names begin so.
+fn held(network: &Network, names: &[&str]) -> Network {
+    network.holding(|param| names.iter().any(|name| param.name.starts_with(name)))
+}
+
+/// Up to the first convolution of the second stage, its shortcut, and a layer behind them.
+const FRONT: &[&str] = &[
+    "conv1",
+    "bn1",
+    "layer1",
+    "layer2.0.conv1",
+    "layer2.0.bn1",
+    "layer2.0.down",
+    "layer2.1.conv1",
+];
+/// Up to a shortcut beside which a branch is trained.
+const WIDE_FRONT: &[&str] = &["conv1", "block1.0.bn1", "block1.0.shortcut", "block2.0.conv1"];
+/// One block whose channels meet a stream that is held, too.
+const LIST_FRONT: &[&str] = &["conv1", "bn1", "0.", "conv3", "bn3"];
+
 /// Every case of the self test.
 pub(crate) fn cases() -> Result<Vec<Case>, EngineError> {
     let square = Window::square;
@@ -270,6 +290,10 @@ pub(crate) fn cases() -> Result<Vec<Case>, EngineError> {
         ("normal scales of four members", varied(Law::Gaussian, 4, 24)?, 8),
         ("Cauchy scales of three members", varied(Law::Cauchy, 3, 7)?, 5),
         ("normal scales of many channels", varied(Law::Gaussian, 2, 272)?, 4),
+        ("lenet with a frozen front", held(&lenet()?, &["conv1", "conv2", "fc2"]), 16),
+        ("residual network with a frozen front", held(&residual(8, 8, 16, 32)?, FRONT), 16),
+        ("wide residual network with a frozen front", held(&wide_residual()?, WIDE_FRONT), 16),
+        ("channels by lists with a frozen front", held(&indexed(24, 8)?, LIST_FRONT), 16),
     ];
     Ok(list.into_iter().map(|(name, network, batch)| Case { name, network, batch }).collect())
 }

@@ -1,3 +1,4 @@
+use super::held::Wanted;
 use super::{Network, Node, NodeId, Op, Shape, Window};
 use crate::error::EngineError;
 use crate::mixture::Mixture;
@@ -242,7 +243,9 @@ impl NetworkBuilder {
         if self.params.is_empty() {
             return Err(problem("output", "the network has no parameters to train"));
         }
-        Ok(Network { nodes: self.nodes, params: self.params, stats: self.stats, output, loss })
+        let wanted = Wanted::new(&self.nodes, vec![true; self.params.iter().count()]);
+        let Self { nodes, params, stats } = self;
+        Ok(Network { nodes, params, stats, output, loss, wanted })
     }
 
     fn elementwise(&mut self, kind: &str, op: Op, from: NodeId) -> Result<NodeId, EngineError> {

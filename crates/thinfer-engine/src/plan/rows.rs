@@ -31,6 +31,7 @@ struct Narrow {
     node: usize,
     outputs: usize,
     place: Range<usize>,
+    trained: bool,
     packed: Vec<f32>,
     /// The columns with weights other than zero, where they are known to be few.
     live: Option<Vec<u32>>,
@@ -49,6 +50,7 @@ impl Narrow {
             node,
             outputs,
             place: network.params()[weight].range(),
+            trained: network.trains(weight),
             packed: vec![0.0; narrow::packed_len(outputs, inputs)],
             live: None,
         })
@@ -188,7 +190,8 @@ impl<T: Real> Exec<T> {
                 add_to(&mut gradient[range.clone()], &lane.gradient[range.clone()]);
             }
         }
-        if let (Some(narrow), Some(gradient)) = (&self.narrow, T::singles_mut(gradient)) {
+        let narrow = self.narrow.as_ref().filter(|narrow| narrow.trained);
+        if let (Some(narrow), Some(gradient)) = (narrow, T::singles_mut(gradient)) {
             // In pieces, because the other threads would fall asleep over the sum; the order in which
             // lanes are added is the same for every piece.
             let piece = (first.packed.len() / 4).next_multiple_of(16).max(1024);
@@ -335,6 +338,9 @@ impl<T: Real> Step<'_, T> {
             lane.gradient[at] += T::of(dscale) * self.scale;
         }
         for (at, node) in network.nodes().iter().enumerate().skip(1).rev() {
+            if !network.wants_slope(NodeId(at)) {
+                continue;
+            }
             let (before, rest) = lane.slopes.split_at_mut(at);
             let dy = &rest[0][..rows * node.shape.len()];
             let len = |id: NodeId| rows * network.nodes()[id.0].shape.len();
@@ -344,27 +350,30 @@ impl<T: Real> Step<'_, T> {
                     let from = node.inputs[0];
                     let range = network.params()[weight].range();
                     let narrow = self.narrow.filter(|n| n.node == at);
-                    if let (Some(narrow), Some(dy)) = (narrow, T::singles(dy)) {
-                        let packed = &mut lane.packed;
-                        let (rows, fresh) = (self.rows(block), lane.fresh);
-                        narrow::weight_gradient(rows, dy, fresh, packed, narrow.outputs);
-                        lane.fresh = false;
-                    } else {
-                        let x = &lane.values[from.0][..len(from)];
-                        linear::weight_gradient(size, x, dy, &mut lane.gradient[range.clone()]);
+                    if network.trains(weight) {
+                        if let (Some(narrow), Some(dy)) = (narrow, T::singles(dy)) {
+                            let packed = &mut lane.packed;
+                            let (rows, fresh) = (self.rows(block), lane.fresh);
+                            narrow::weight_gradient(rows, dy, fresh, packed, narrow.outputs);
+                            lane.fresh = false;
+                        } else {
+                            let x = &lane.values[from.0][..len(from)];
+                            let dw = &mut lane.gradient[range.clone()];
+                            linear::weight_gradient(size, x, dy, dw);
+                        }
                     }
-                    if let Some(bias) = bias {
+                    if let Some(bias) = bias.filter(|bias| network.trains(*bias)) {
                         let range = network.params()[bias].range();
                         linear::bias_gradient(size, dy, &mut lane.gradient[range]);
                     }
-                    if from.0 != 0 {
+                    if network.wants_slope(from) {
                         let dx = &mut before[from.0][..len(from)];
                         linear::input_gradient(size, dy, &weights[range], dx);
                     }
                 }
                 Op::Relu | Op::Tanh | Op::Add => {
                     let y = &lane.values[at][..rows * node.shape.len()];
-                    for &from in node.inputs.iter().filter(|from| from.0 != 0) {
+                    for &from in node.inputs.iter().filter(|from| network.wants_slope(**from)) {
                         let dx = &mut before[from.0][..len(from)];
                         match node.op {
                             Op::Relu => relu::backward(y, dy, dx),

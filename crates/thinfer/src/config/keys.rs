@@ -356,6 +356,16 @@ const PLAIN: &[Key] = &[
         Kind::Texts,
         "channels whose weights are kept at every epoch's end, as LAYER:in:NUMBER or LAYER:out:NUMBER",
     ),
+    key(
+        "train.freeze_below",
+        Kind::NumberAbove(0.0, 100.0),
+        "a group that moved by less than this part of its length from one cycle's end to the next is trained no more",
+    ),
+    key(
+        "train.freeze_layer_share",
+        Kind::NumberAbove(0.0, 1.0),
+        "a layer is frozen whole when at least this share of its kept weights is frozen; absent: 0.9",
+    ),
     key("train.checkpoint_seconds", Kind::NumberAbove(0.0, 1e9), "time between checkpoints"),
     key(
         "train.checkpoint_steps",

@@ -498,6 +498,8 @@ pub(crate) mod tests {
             tau_sd: Some(0.0),
             spike_share: 0.3 + 0.02 * epoch as f64,
             work: 1.0,
+            frozen: 0.0,
+            backward: 1.0,
             pruned_share: 0.04 * epoch as f64,
             live_inputs: 1,
             largest_loss: 0.52 + 1.0 / (epoch as f64 + 1.0),

@@ -8,6 +8,7 @@ mod behaviour;
 mod chains;
 mod drawing;
 pub mod figures;
+mod frozen;
 mod history;
 pub mod images;
 mod origin;
