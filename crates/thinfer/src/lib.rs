@@ -27,7 +27,6 @@
 //! are whole studies; [`selftest`] and [`mod@bench`] check and time the machine.
 
 pub mod bench;
-pub mod compare;
 pub mod config;
 pub mod data;
 mod error;
