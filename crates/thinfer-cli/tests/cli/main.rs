@@ -10,5 +10,6 @@ mod interrupt;
 mod look;
 mod selectors;
 mod subnetwork;
+mod tables;
 mod train;
 mod workspace;
