@@ -6,6 +6,7 @@
 mod axis;
 mod behaviour;
 mod chains;
+pub mod comparison;
 mod drawing;
 pub mod figures;
 mod frozen;

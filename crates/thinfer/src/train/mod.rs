@@ -25,6 +25,7 @@ pub use run::{
     snapshot_path,
 };
 pub use times::EpochTime;
+pub(crate) use times::read_times;
 pub use trace::{Channel, Side, Trace};
 
 /// Where a run computes.

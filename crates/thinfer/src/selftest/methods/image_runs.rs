@@ -86,7 +86,7 @@ impl ImageStream for Lent {
 }
 
 /// All checks.
-pub fn image_runs(gpu: &Arc<Gpu>) -> Result<Vec<Check>> {
+pub(crate) fn image_runs(gpu: &Arc<Gpu>) -> Result<Vec<Check>> {
     let on = || OnCuda { gpu: gpu.clone(), precision: Precision::F32 };
     let (held, lent) = data()?;
     let mut checks = Vec::new();
