@@ -157,10 +157,7 @@ impl<T: Real> Lane<T> {
                     relu::forward_in_place(y);
                 }
             }
-            Work::Select => {
-                let width = shared.network.nodes()[node.inputs[0].0].shape.channels;
-                channels::select(node.list(), width, value(0), y);
-            }
+            Work::Select { width } => channels::select(node.list(), *width, value(0), y),
             Work::Spread => channels::spread(node.list(), node.shape.channels, value(0), y),
             Work::None | Work::ReluInPlace => {}
         }
@@ -288,9 +285,8 @@ impl<T: Real> Lane<T> {
                 Work::Relu => relu::backward(y, dy, dx),
                 Work::Tanh => tanh::backward(y, dy, dx),
                 Work::Add => add::backward(dy, dx),
-                Work::Select => {
-                    let width = shared.network.nodes()[node.inputs[slot].0].shape.channels;
-                    channels::select_backward(node.list(), width, dy, dx);
+                Work::Select { width } => {
+                    channels::select_backward(node.list(), *width, dy, dx);
                 }
                 Work::Spread => {
                     channels::spread_backward(node.list(), node.shape.channels, dy, dx);
