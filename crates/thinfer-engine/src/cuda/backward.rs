@@ -210,10 +210,10 @@ impl Lower<'_> {
                 self.program.training.push(step);
                 pending.arrived[from].push(dx);
             }
-            Op::Select { .. } | Op::Spread { .. } if self.wants(from) => {
+            Op::Select { .. } | Op::Pick { .. } | Op::Spread { .. } if self.wants(from) => {
                 let dx = self.fresh(pending, from);
                 let map = self.channel_map(at, true);
-                let step = self.choose(map, [at, from], [dy, pending.place(dx)]);
+                let step = self.choose(map, at, [at, from], [dy, pending.place(dx)]);
                 self.program.training.push(step);
                 pending.arrived[from].push(dx);
             }
@@ -264,7 +264,8 @@ impl Lower<'_> {
             map,
         ];
         let args = places.map(Arg::At).to_vec();
-        let step = self.by_channel("join_backward", &more, [from, unit.out], args);
+        let widths = [from, unit.out].map(|node| self.channels(node));
+        let step = self.by_channel("join_backward", &more, (unit.out, widths), args);
         self.program.training.push(step);
         for buffer in list.into_iter().filter(|buffer| *buffer != g) {
             self.release(pending, buffer);

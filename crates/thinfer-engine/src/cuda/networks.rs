@@ -197,6 +197,21 @@ fn indexed(stream: usize, part: usize) -> Built {
     classify(b, h, 5)
 }
 
+/// A linear layer that reads some pixels of some channels, and one that reads some of the input.
+fn picked(places: usize) -> Built {
+    let mut b = image(6, 5, 3);
+    let every = |step: u32| (0..places as u32).map(move |at| at * step).rev().collect();
+    let h = b.conv2d("conv1", b.input(), 7, Window::square(3, 1, 1))?;
+    let h = b.tanh(h)?;
+    let h = b.pick(h, every(5))?;
+    let h = b.linear("fc1", h, 12)?;
+    let r = b.pick(b.input(), every(2))?;
+    let r = b.linear("fc2", r, 12)?;
+    let h = b.add(h, r)?;
+    let out = b.linear("fc3", h, 5)?;
+    b.finish(out, Loss::cross_entropy())
+}
+
 /// Norms, sums and both shortcuts without a kink, so that low precision can be held to its rounding.
 fn smooth() -> Built {
     let mut b = image(8, 8, 3);
@@ -290,6 +305,8 @@ pub(crate) fn cases() -> Result<Vec<Case>, EngineError> {
         ("normal scales of four members", varied(Law::Gaussian, 4, 24)?, 8),
         ("Cauchy scales of three members", varied(Law::Cauchy, 3, 7)?, 5),
         ("normal scales of many channels", varied(Law::Gaussian, 2, 272)?, 4),
+        ("numbers by lists", picked(40)?, 16),
+        ("odd numbers by lists", picked(37)?, 7),
         ("lenet with a frozen front", held(&lenet()?, &["conv1", "conv2", "fc2"]), 16),
         ("residual network with a frozen front", held(&residual(8, 8, 16, 32)?, FRONT), 16),
         ("wide residual network with a frozen front", held(&wide_residual()?, WIDE_FRONT), 16),

@@ -172,6 +172,15 @@ impl NetworkBuilder {
         self.push(name, Op::Select { channels }, vec![from], shape)
     }
 
+    /// Some numbers of `from`, whatever its shape, as a plain vector in the order of the list.
+    pub fn pick(&mut self, from: NodeId, places: Vec<u32>) -> Result<NodeId, EngineError> {
+        let name = self.fresh("pick");
+        let shape = self.shape(&name, from)?;
+        check_list(&name, &places, shape.len())?;
+        let shape = Shape::vector(places.len());
+        self.push(name, Op::Pick { places }, vec![from], shape)
+    }
+
     /// The channels of `from` put to the places of the list, among `width` channels that are zero
     /// otherwise.
     pub fn spread(

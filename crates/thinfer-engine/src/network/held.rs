@@ -31,6 +31,7 @@ impl Op {
             | Op::Tanh
             | Op::Add
             | Op::Select { .. }
+            | Op::Pick { .. }
             | Op::Spread { .. } => Vec::new(),
         }
     }

@@ -4,7 +4,7 @@ use rayon::prelude::*;
 
 use crate::dataset::Dataset;
 use crate::network::{Network, NodeId, Op};
-use crate::ops::{add, linear, loss, narrow, relu, tanh};
+use crate::ops::{add, channels, linear, loss, narrow, relu, tanh};
 use crate::real::Real;
 use crate::vectorize::vectorize;
 
@@ -87,7 +87,8 @@ impl<T> Lane<T> {
 
 /// Whether an operation works row by row.
 pub(crate) fn runs(op: &Op) -> bool {
-    matches!(op, Op::Input | Op::Linear { .. } | Op::Relu | Op::Tanh | Op::Add)
+    use Op::{Add, Input, Linear, Pick, Relu, Tanh};
+    matches!(op, Input | Linear { .. } | Relu | Tanh | Add | Pick { .. })
 }
 
 impl<T: Real> Exec<T> {
@@ -303,6 +304,10 @@ impl<T: Real> Step<'_, T> {
                     }
                     linear::forward(size, value(node.inputs[0]), weight, bias, y);
                 }
+                Op::Pick { .. } => {
+                    let width = network.nodes()[node.inputs[0].0].shape.len();
+                    channels::select(node.list(), width, value(node.inputs[0]), y);
+                }
                 Op::Relu => relu::forward(value(node.inputs[0]), y),
                 Op::Tanh => tanh::forward(value(node.inputs[0]), y),
                 Op::Add => add::forward(value(node.inputs[0]), value(node.inputs[1]), y),
@@ -370,6 +375,11 @@ impl<T: Real> Step<'_, T> {
                         let dx = &mut before[from.0][..len(from)];
                         linear::input_gradient(size, dy, &weights[range], dx);
                     }
+                }
+                Op::Pick { .. } if network.wants_slope(node.inputs[0]) => {
+                    let from = node.inputs[0];
+                    let (width, dx) = (network.nodes()[from.0].shape.len(), &mut before[from.0]);
+                    channels::select_backward(node.list(), width, dy, &mut dx[..len(from)]);
                 }
                 Op::Relu | Op::Tanh | Op::Add => {
                     let y = &lane.values[at][..rows * node.shape.len()];
@@ -500,6 +510,14 @@ mod tests {
         check_gradient(&mlp("relu", &[6, 4], 4, Loss::cross_entropy()), 1);
         check_gradient(&residual(Loss::gaussian_learned(1.0), 1), 40);
         check_gradient(&residual(Loss::cross_entropy(), 3), 40);
+        let mut b = NetworkBuilder::new(6);
+        let h = b.linear("fc1", b.input(), 40).unwrap();
+        let h = b.tanh(h).unwrap();
+        let h = b.pick(h, vec![39, 0, 11]).unwrap();
+        let r = b.pick(b.input(), vec![2, 5, 1]).unwrap();
+        let h = b.add(h, r).unwrap();
+        let out = b.linear("fc2", h, 2).unwrap();
+        check_gradient(&b.finish(out, Loss::gaussian(1.0)).unwrap(), 37);
     }
 
     /// Wide enough in the input for the kernels of a narrow first layer.

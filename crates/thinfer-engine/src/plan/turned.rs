@@ -14,7 +14,8 @@ const MOST_WORK: usize = 400_000;
 
 /// Whether a network is so small that this is the fastest way to run it.
 pub(crate) fn fits(network: &Network, most_rows: usize) -> bool {
-    let narrow = |node: &Node| super::rows::runs(&node.op) && node.shape.len() <= WIDEST;
+    let runs = |op: &Op| super::rows::runs(op) && !matches!(op, Op::Pick { .. });
+    let narrow = |node: &Node| runs(&node.op) && node.shape.len() <= WIDEST;
     network.nodes().iter().all(narrow)
         && network.multiply_adds().saturating_mul(most_rows) <= MOST_WORK
 }

@@ -193,10 +193,7 @@ impl<T: Real> Lane<T> {
                     relu::forward_in_place(y);
                 }
             }
-            Work::Select => {
-                let width = shared.network.nodes()[node.inputs[0].0].shape.channels;
-                channels::select(node.list(), width, value(0), y);
-            }
+            Work::Select { width } => channels::select(node.list(), *width, value(0), y),
             Work::Spread => channels::spread(node.list(), node.shape.channels, value(0), y),
             Work::Vary { first, of } => {
                 let Op::Vary { bias, mixture, .. } = node.op else { return };
@@ -375,9 +372,8 @@ impl<T: Real> Lane<T> {
                 Work::Relu => relu::backward(y, dy, dx),
                 Work::Tanh => tanh::backward(y, dy, dx),
                 Work::Add => add::backward(dy, dx),
-                Work::Select => {
-                    let width = shared.network.nodes()[node.inputs[slot].0].shape.channels;
-                    channels::select_backward(node.list(), width, dy, dx);
+                Work::Select { width } => {
+                    channels::select_backward(node.list(), *width, dy, dx);
                 }
                 Work::Spread => {
                     channels::spread_backward(node.list(), node.shape.channels, dy, dx);
