@@ -5,7 +5,7 @@ use std::sync::Arc;
 use thinfer::config::Config;
 use thinfer::data::{ImageData, ImageSet, Images};
 use thinfer::experiment::chain_specs;
-use thinfer::images::classify;
+use thinfer::images::{classify, image_size};
 use thinfer::methods::rank1::{Coeffs, LOCATION, PRE_SCALE, Rank1, divergence, pull};
 use thinfer::methods::{Method, Rates, Tick, initialize, sgd};
 use thinfer::model::{image_network, rank1};
@@ -259,6 +259,9 @@ fn it_learns_and_a_prediction_is_the_mean_over_members_and_draws() {
         assert!(record.test_accuracy.unwrap() > 0.9, "{law}: {record:?}");
         let members = chain.snapshots();
         assert_eq!(members.len(), 1);
+        let bytes = image_size(&network, &members[0].keep).unwrap().bytes;
+        assert_eq!(bytes.whole, 4 * (network.params().len() + network.stats().len()));
+        assert_eq!((bytes.kernels, bytes.channels), (bytes.whole, bytes.whole));
         let got = &classify(&network, members, &data.test, &data.augment, None).unwrap()[0];
 
         let Images::Held(test) = &data.test else { panic!("the images are held") };
