@@ -44,6 +44,8 @@ fn a_plan_runs_nothing_and_a_table_shows_what_is_missing() {
     let missing: Vec<&str> = table.lines().filter(|line| line.contains("missing")).collect();
     assert_eq!(missing.len(), 2, "{table}");
     assert!(missing[0].contains("stochastic-gates") && missing[0].contains("0/2"), "{table}");
+    let found = table.lines().find(|line| line.starts_with("example1 lasso: "));
+    assert!(found.is_some_and(|line| line.contains("x3 1.00")), "{table}");
 }
 
 #[test]

@@ -38,7 +38,7 @@ fn a_plan_runs_nothing_and_a_table_shows_what_is_missing() {
     assert!(plan.contains("nothing was run") && !workspace.path("out").exists(), "{plan}");
 
     let outcome = workspace.succeeds(&table1(&["--rows", "resnet18-sgd"]));
-    assert!(outcome.stderr.contains("run 1: resnet18-sgd, seed 2: "), "{}", outcome.stderr);
+    assert!(outcome.stderr.contains("run 2: resnet18-sgd, seed 2: "), "{}", outcome.stderr);
     let text = workspace.succeeds(&table1(&[&rows[..], &["--collect"]].concat())).stdout;
     let line = |row: &str| text.lines().find(|line| line.starts_with(row)).unwrap_or_default();
     assert!(

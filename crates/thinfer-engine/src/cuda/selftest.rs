@@ -329,7 +329,7 @@ fn sensitivity(
     let network = &case.network;
     let floor = gradient_floor(expected);
     let mut most: f64 = 0.0;
-    for draw in 0..4 {
+    for draw in 0..16 {
         let noisy = |values: &[f32], seed: u64| -> Vec<f32> {
             let mut noise = vec![0.0; values.len()];
             Key::new(seed, 0, Stream::Observation).normals(draw, 0, &mut noise);

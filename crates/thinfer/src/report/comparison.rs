@@ -35,7 +35,9 @@ fn sentence(comparison: &Comparison) -> String {
     if comparison.front.is_empty() {
         return format!("None of the runs can be compared yet.{unfinished}");
     }
-    let names: Vec<String> = comparison.front.iter().map(|at| (at + 1).to_string()).collect();
+    let mut front = comparison.front.clone();
+    front.sort_unstable();
+    let names: Vec<String> = front.iter().map(|at| (at + 1).to_string()).collect();
     let score = if comparison.is_error() { "error" } else { "accuracy" };
     let which = if names.len() == 1 { "run" } else { "runs" };
     format!(

@@ -132,24 +132,21 @@ struct Watch<'a> {
 
 impl Watcher for Watch<'_> {
     fn begins(&self, number: usize, name: &str) {
-        self.progress.suspend(|| self.context.say(&format!("run {number}: {name}")));
+        self.progress.suspend(|| self.context.say(&format!("run {}: {name}", number + 1)));
     }
 
     fn progress(&self, number: usize, step: u64, total: u64, record: Option<&Record>) {
-        self.progress.progress(number as u32, step, total, record);
+        self.progress.progress(number as u32 + 1, step, total, record);
     }
 
     fn ends(&self, number: usize, name: &str, result: &Result<Outcome>) {
-        let text = match result {
-            Ok(run) => format!(
-                "run {number}: {name}: {} in {}",
-                percent(run.accuracy),
-                seconds(run.seconds)
-            ),
-            Err(Error::NonFinite { .. }) => format!("run {number}: {name}: diverged"),
+        let end = match result {
+            Ok(run) => format!("{} in {}", percent(run.accuracy), seconds(run.seconds)),
+            Err(Error::NonFinite { .. }) => "diverged".to_owned(),
             // These end the command, which says why.
             Err(_) => return,
         };
+        let text = format!("run {}: {name}: {end}", number + 1);
         self.progress.suspend(|| self.context.say(&text));
     }
 
@@ -216,9 +213,10 @@ fn costs_to_text(plan: &Plan, costs: &[Cost], device: &str) -> String {
 fn source(source: Source) -> (&'static str, &'static str) {
     match source {
         Source::Row => ("row", "measured, by finished runs of the row on this device"),
-        Source::Network => {
-            ("network", "measured, by finished runs of the same network and batch on this device")
-        }
+        Source::Network => (
+            "network",
+            "measured, by finished runs of the same data, network and batch on this device",
+        ),
         Source::Bench => {
             ("bench", "an estimate, from steps that were timed on an NVIDIA H200 (results/bench)")
         }

@@ -10,6 +10,9 @@ use crate::interrupt;
 use crate::progress::Progress;
 use crate::text_table::{align, seconds};
 
+/// Variables of a row in the text at most.
+const SHOWN: usize = 12;
+
 /// Run Table 4 again, beside what the paper prints
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -167,12 +170,37 @@ fn to_text(table: &Table4) -> String {
     let mut rows = vec![head.map(str::to_owned).to_vec()];
     rows.extend(table.rows.iter().map(line));
     format!(
-        "{}\nMSE, or accuracy (Example 3), on the test rows, which are new to every method; last: the last sample\nalone; exact: repeats with exactly the right variables; n: runs that are there, of those asked for\n{} runs, {}, thinfer {}\n",
+        "{}\n{}\nMSE, or accuracy (Example 3), on the test rows, which are new to every method; last: the last sample\nalone; exact: repeats with exactly the right variables; n: runs that are there, of those asked for\n{} runs, {}, thinfer {}\n",
         align(&rows),
+        inclusion(table),
         table.runs.len(),
         seconds(table.seconds),
         table.thinfer
     )
+}
+
+/// How often each variable was selected, the most frequent first.
+fn inclusion(table: &Table4) -> String {
+    let mut rows = Vec::new();
+    for row in table.rows.iter().filter(|row| row.repeats > 0) {
+        let mut all: Vec<(&String, f64)> = row.inclusion.iter().map(|(n, s)| (n, *s)).collect();
+        // By number where shares are equal: x2 before x10.
+        all.sort_by(|a, b| b.1.total_cmp(&a.1).then((a.0.len(), a.0).cmp(&(b.0.len(), b.0))));
+        let mut shown: Vec<String> =
+            all.iter().take(SHOWN).map(|(name, share)| format!("{name} {share:.2}")).collect();
+        match all.len().saturating_sub(SHOWN) {
+            0 => {}
+            more => shown.push(format!("{more} more (--json has all)")),
+        }
+        if shown.is_empty() {
+            shown.push("none".to_owned());
+        }
+        rows.push(format!("{} {}: {}\n", row.example.name(), row.method.name(), shown.join(", ")));
+    }
+    if rows.is_empty() {
+        return String::new();
+    }
+    format!("share of repeats that selected a variable\n{}", rows.concat())
 }
 
 fn line(row: &Summary) -> Vec<String> {

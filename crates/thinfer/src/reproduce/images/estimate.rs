@@ -38,7 +38,7 @@ const TRIAL: f64 = 2e10;
 pub enum Source {
     /// Finished runs of the same row.
     Row,
-    /// Finished runs of the same network and batch on the same device.
+    /// Finished runs of the same data, network, batch and device.
     Network,
     /// The steps that were timed on an NVIDIA H200.
     Bench,
@@ -91,13 +91,16 @@ impl Plan {
             let of_row: Vec<&Job> = jobs.iter().filter(|job| job.row == *row).collect();
             let Some(job) = of_row.first() else { continue };
             let here = |o: &&Outcome| {
-                o.device == device_name
-                    && o.network == row.network
-                    && o.batch == job.config.train.batch
+                let (data, model) = (job.config.data.kind.name(), &job.config.model.name);
+                (o.device.as_str(), o.data.as_str()) == (device_name, data)
+                    && (&o.model, o.batch) == (model, job.config.train.batch)
             };
             let alike: Vec<&Outcome> = kept.iter().filter(here).collect();
-            let same = |o: &&&Outcome| (o.method.as_str(), o.percent) == (row.method, row.percent);
-            let own: Vec<&Outcome> = alike.iter().copied().filter(|o| same(&o)).collect();
+            let same = |o: &&Outcome| {
+                (o.network.as_str(), o.method.as_str(), o.percent)
+                    == (row.network, row.method, row.percent)
+            };
+            let own: Vec<&Outcome> = alike.iter().copied().filter(same).collect();
             let epochs = job.config.train.epochs;
             let (seconds_each, source) = if !own.is_empty() {
                 (epochs as f64 * seconds_an_epoch(&own), Source::Row)

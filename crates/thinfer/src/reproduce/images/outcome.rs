@@ -21,6 +21,10 @@ pub struct Outcome {
     pub method: String,
     /// The target, in per cent of all parameters.
     pub percent: Option<u32>,
+    /// The data that it was trained on, as a configuration names it: a setting can change it.
+    pub data: String,
+    /// The network that was trained, as a configuration names it.
+    pub model: String,
     /// The seed.
     pub seed: u64,
     /// Epochs of the run.
@@ -92,6 +96,8 @@ pub(super) fn run(job: &Job, doing: &Doing<'_>, control: &Control<'_>) -> Result
         network: job.row.network.to_owned(),
         method: job.row.method.to_owned(),
         percent: job.row.percent,
+        data: config.data.kind.name().to_owned(),
+        model: config.model.name.clone(),
         seed: job.seed,
         epochs: config.train.epochs,
         short: job.short,

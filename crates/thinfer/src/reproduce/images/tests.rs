@@ -105,6 +105,9 @@ fn rows_are_run_kept_and_collected() {
     assert!(costs[0].seconds_left() > 0.0);
     other.overrides.push("train.batch=16".to_owned());
     assert_eq!(other.costs(out, Device::Cpu, "cpu").unwrap()[0].source, Source::MultiplyAdds);
+    // Seconds of a small network say nothing of the paper's.
+    let paper = Plan::new(PaperTable::Table1, &["resnet18-sgd".to_owned()], vec![1]).unwrap();
+    assert_eq!(paper.costs(out, Device::Cpu, "cpu").unwrap()[0].source, Source::MultiplyAdds);
     let elsewhere = other.costs(out, Device::Cuda(0), "cuda:0 (a GPU)").unwrap();
     assert_eq!(elsewhere[0].source, Source::Bench);
 }

@@ -111,10 +111,12 @@ pub(crate) fn image_runs(gpu: &Arc<Gpu>) -> Result<Vec<Check>> {
         first.advance(&held)?;
         first.settle()?;
         let bytes = first.to_bytes()?;
-        let again = Chain::from_bytes(spec.clone(), Path::new("memory"), &bytes, |_| Ok(vec![]))?;
+        let sampled = |_: &[(usize, u32)]| Ok(first.snapshots().to_vec());
+        let again = Chain::from_bytes(spec.clone(), Path::new("memory"), &bytes, sampled)?;
         let resumed = finish(on_gpu(again, on())?, &held)?;
         checks.push(equal(name_of("resumed to the same bits"), &cuda, &resumed)?);
-        let again = Chain::from_bytes(spec.clone(), Path::new("memory"), &bytes, |_| Ok(vec![]))?;
+        let sampled = |_: &[(usize, u32)]| Ok(first.snapshots().to_vec());
+        let again = Chain::from_bytes(spec.clone(), Path::new("memory"), &bytes, sampled)?;
         let moved = finish(again, &held)?;
         checks.push(check(name_of("resumed on the CPU"), worst(&cuda, &moved, swapped), LIMIT));
 
