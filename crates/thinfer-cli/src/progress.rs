@@ -20,8 +20,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 pub(crate) struct Progress<'a> {
     context: &'a Context,
     device: &'a Chosen,
-    /// What a bar stands for, where it is not a chain.
-    what: Option<&'static str>,
+    /// What a bar stands for, where it is not a chain, and whether there is one for each number.
+    what: Option<(&'static str, bool)>,
     started: Instant,
     bars: MultiProgress,
     chains: Mutex<BTreeMap<u32, ProgressBar>>,
@@ -41,7 +41,17 @@ impl<'a> Progress<'a> {
 
     /// One bar, for work that is not a chain.
     pub(crate) fn of(context: &'a Context, device: &'a Chosen, what: &'static str) -> Self {
-        Self { what: Some(what), ..Self::new(context, device) }
+        Self { what: Some((what, false)), ..Self::new(context, device) }
+    }
+
+    /// A bar for each of several things that are not chains.
+    pub(crate) fn numbered(context: &'a Context, device: &'a Chosen, what: &'static str) -> Self {
+        Self { what: Some((what, true)), ..Self::new(context, device) }
+    }
+
+    /// Does something that writes to the terminal between the bars.
+    pub(crate) fn suspend(&self, write: impl FnOnce()) {
+        self.bars.suspend(write);
     }
 
     /// Takes the bars away.
@@ -73,7 +83,11 @@ impl Observer for Progress<'_> {
                 None => self.bars.add(bar),
             };
             bar.set_style(style());
-            bar.set_prefix(self.what.map_or_else(|| format!("chain {chain}"), str::to_owned));
+            bar.set_prefix(match self.what {
+                None => format!("chain {chain}"),
+                Some((what, true)) => format!("{what} {chain}"),
+                Some((what, false)) => what.to_owned(),
+            });
             bar.set_position(step);
             // What was done before the bar, also by a run before this one, says nothing of speed.
             bar.reset_eta();

@@ -6,6 +6,7 @@ use crate::ops::loss::Loss;
 use crate::param::ParamTable;
 
 mod builder;
+mod held;
 
 pub use builder::NetworkBuilder;
 
@@ -137,6 +138,12 @@ pub enum Op {
         /// Which, each at most once.
         channels: Vec<u32>,
     },
+    /// Some numbers of an image as a plain vector: number j of the output is number `places[j]` of the
+    /// input, counted row by row, pixel by pixel, channels last.
+    Pick {
+        /// Which, each at most once.
+        places: Vec<u32>,
+    },
     /// Channels put into a wider image: input channel j becomes output channel `channels[j]`, and
     /// the others are zero.
     Spread {
@@ -169,10 +176,11 @@ pub struct Node {
 }
 
 impl Node {
-    /// The list of a [`Op::Select`] or [`Op::Spread`]; empty for any other node.
+    /// The list of a [`Op::Select`], [`Op::Pick`] or [`Op::Spread`]; empty for any other node.
     pub fn list(&self) -> &[u32] {
         match &self.op {
             Op::Select { channels } | Op::Spread { channels } => channels,
+            Op::Pick { places } => places,
             _ => &[],
         }
     }
@@ -190,6 +198,7 @@ pub struct Network {
     stats: ParamTable,
     output: NodeId,
     loss: Loss,
+    wanted: held::Wanted,
 }
 
 /// A network as it stands in a file, before it is checked.
@@ -245,6 +254,7 @@ impl TryFrom<Unchecked> for Network {
                 Op::Tanh => drop(builder.tanh(input(0)?)?),
                 Op::Add => drop(builder.add(input(0)?, input(1)?)?),
                 Op::Select { channels } => drop(builder.select(input(0)?, channels.clone())?),
+                Op::Pick { places } => drop(builder.pick(input(0)?, places.clone())?),
                 Op::Spread { channels } => {
                     builder.spread(input(0)?, channels.clone(), node.shape.channels)?;
                 }
@@ -374,14 +384,19 @@ impl Network {
 
     /// Multiply-adds of one row through the network.
     pub fn multiply_adds(&self) -> usize {
-        let of = |node: &Node| match node.op {
+        (0..self.nodes.len()).map(|at| self.node_multiply_adds(NodeId(at))).sum()
+    }
+
+    /// Multiply-adds of one row through a node.
+    pub fn node_multiply_adds(&self, node: NodeId) -> usize {
+        let node = &self.nodes[node.0];
+        match node.op {
             Op::Linear { weight, .. } => self.params[weight].len(),
             Op::Conv2d { weight, .. } => {
                 self.params[weight].len() * node.shape.height * node.shape.width
             }
             _ => 0,
-        };
-        self.nodes.iter().map(of).sum()
+        }
     }
 }
 

@@ -23,10 +23,12 @@ use crate::methods::sparse::Layers;
 use crate::model::{image_network_with, mlp, rank1};
 use crate::prune::{Channels, HardThreshold, Rule, SoftThreshold, Target, group_network};
 use crate::schedule::{Clock, sampling_epochs};
-use crate::train::{ChainSpec, Schedules, Trace};
+use crate::train::{ChainSpec, Freezing, Schedules, Trace};
 
 /// Records in a history, at most about this many.
 const RECORDS: usize = 500;
+/// The share of a layer's kept weights that have to settle before it is frozen whole.
+const LAYER_SHARE: f64 = 0.9;
 
 /// What networks and methods need to know about data.
 #[derive(Clone, Copy, Debug)]
@@ -246,6 +248,7 @@ pub fn build_method<'a>(
                     hard_threshold,
                     warm_up_epochs: prune.warm_up_epochs,
                     freeze_after_epochs,
+                    after_freeze: prune.after_freeze,
                     cadence: prune.cadence,
                     regrow: prune.regrow,
                 },
@@ -273,6 +276,35 @@ fn freeze_after_epochs(prune: &PruneConfig, cycles: &[Range<usize>]) -> Result<O
         return Err(Error::config("prune.freeze_after_cycles", problem));
     };
     Ok(Some(cycle.end.saturating_sub(1)))
+}
+
+/// When weights are frozen, where a configuration asks for it.
+fn freezing(
+    config: &Config,
+    data: Problem<'_>,
+    network: &Network,
+    cycles: &[Range<usize>],
+) -> Result<Option<Freezing>> {
+    let Some(below) = config.train.freeze_below else { return Ok(None) };
+    // Two ends are compared, and something has to be left to train.
+    let [ends @ .., _] = cycles else { return Ok(None) };
+    if ends.len() < 2 {
+        let problem = format!(
+            "compares the ends of two cycles and saves time in a third, but the run has {}; give schedule.step_size.cycles of 3 or more",
+            cycles.len()
+        );
+        return Err(Error::config("train.freeze_below", problem));
+    }
+    let columns = match data.inputs {
+        ProblemInputs::Table { groups, .. } => Some(groups),
+        ProblemInputs::Image { .. } => None,
+    };
+    Ok(Some(Freezing {
+        below,
+        layer_share: config.train.freeze_layer_share.unwrap_or(LAYER_SHARE),
+        groups: group_network(network, config.prior.group, columns),
+        cycle_ends: ends.iter().map(|cycle| cycle.end.saturating_sub(1)).collect(),
+    }))
 }
 
 /// The chains that a configuration asks for.
@@ -308,6 +340,7 @@ pub fn chain_specs<'a>(config: &Config, data: impl Into<Problem<'a>>) -> Result<
         config.train.record_every_epochs.unwrap_or(clock.epochs.div_ceil(RECORDS)).max(1);
     let fingerprint = config.fingerprint()? ^ data.fingerprint;
     let trace = Trace::new(&network, &config.train.trace)?;
+    let freeze = freezing(config, data, &network, &cycles)?.map(Arc::new);
     (0..config.chains as u32)
         .map(|chain| {
             Ok(ChainSpec {
@@ -323,6 +356,7 @@ pub fn chain_specs<'a>(config: &Config, data: impl Into<Problem<'a>>) -> Result<
                 evaluate_every: config.train.evaluate_every_epochs,
                 precision: config.train.precision.into(),
                 shrink: config.prune.shrink,
+                freeze: freeze.clone(),
                 trace: trace.clone(),
                 fingerprint,
             })

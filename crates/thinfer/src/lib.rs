@@ -23,8 +23,9 @@
 //!
 //! The way of the data, one direction only: [`config`] → [`data`] → [`model`] → [`experiment`]
 //! (network, method, schedules) → [`train`] (chains of a [`methods::Method`]) → [`posterior`] →
-//! [`evaluate`], [`report`], [`export`]. [`run`] puts it into a folder, [`select`] and [`reproduce`]
-//! are whole studies; [`selftest`] and [`mod@bench`] check and time the machine.
+//! [`evaluate`], [`report`], [`export`]. [`run`] puts it into a folder, [`mod@compare`] puts
+//! folders beside each other, [`select`] and [`reproduce`] are whole studies; [`selftest`] and
+//! [`mod@bench`] check and time the machine.
 
 pub mod bench;
 pub mod compare;

@@ -261,6 +261,17 @@ impl Data {
 
 /// Trains what a configuration asks for, in a folder.
 pub fn train(config: &Config, folder: &Path, mode: Mode, control: &Control<'_>) -> Result<Trained> {
+    train_with_threads(config, folder, mode, control, 0)
+}
+
+/// The same on so many threads of the CPU, where other runs need the others; 0 is all of them.
+pub fn train_with_threads(
+    config: &Config,
+    folder: &Path,
+    mode: Mode,
+    control: &Control<'_>,
+    threads: usize,
+) -> Result<Trained> {
     let going_on = prepare(folder, mode)?;
     let data = Data::load(config)?;
     let specs = chain_specs(config, data.problem())?;
@@ -305,7 +316,7 @@ pub fn train(config: &Config, folder: &Path, mode: Mode, control: &Control<'_>) 
         checkpoint_steps: config.train.checkpoint_steps,
         stop: control.stop,
         observer: control.observer,
-        threads: 0,
+        threads,
         device: control.device,
     };
     let results = run_chains(specs, data.examples(), &setting)?;
@@ -342,6 +353,14 @@ pub fn open_posterior(folder: &Path, observer: &dyn Observer) -> Result<(RunInfo
     Ok((info, posterior.sharing_final_mask()))
 }
 
+/// Bytes of weights, state and masks that the method of a run keeps, all chains together.
+pub fn method_bytes(info: &RunInfo) -> Result<usize> {
+    let weights = info.network.params().len();
+    // What `Arena::method_bytes` counts, without the memory for it.
+    let chain = |spec: &ChainSpec| weights * (4 * (1 + spec.method.state_buffers()) + 1);
+    Ok(bare_specs(info)?.iter().map(chain).sum())
+}
+
 /// Chains that can be loaded but not trained, made without the data.
 fn bare_specs(info: &RunInfo) -> Result<Vec<ChainSpec>> {
     let (train_rows, fingerprint) = (info.rows.0, info.data_fingerprint);
@@ -374,33 +393,52 @@ fn prepare(folder: &Path, mode: Mode) -> Result<bool> {
     }
 }
 
-fn remove_run(folder: &Path) -> Result<()> {
-    let remove = |path: PathBuf| match fs::remove_file(&path) {
-        Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(Error::file("remove", &path, e)),
+fn remove_file(path: &Path) -> Result<()> {
+    match fs::remove_file(path) {
+        Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(Error::file("remove", path, e)),
         _ => Ok(()),
-    };
-    let list = |path: &Path| -> Vec<PathBuf> {
-        let entries = fs::read_dir(path).into_iter().flatten().flatten();
-        entries.map(|entry| entry.path()).collect()
-    };
-    let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    for chain in list(folder).into_iter().filter(|p| p.is_dir() && name(p).starts_with("chain-")) {
+    }
+}
+
+fn list(path: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(path).into_iter().flatten().flatten();
+    entries.map(|entry| entry.path()).collect()
+}
+
+fn file_name(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// Removes files of the chains whose names begin with one of these.
+fn remove_from_chains(folder: &Path, begin: &[&str]) -> Result<()> {
+    let is_chain = |path: &PathBuf| path.is_dir() && file_name(path).starts_with("chain-");
+    for chain in list(folder).into_iter().filter(is_chain) {
         for file in list(&chain) {
-            let file_name = name(&file);
-            let own = ["checkpoint", "snapshot-", "times.csv"];
-            if own.iter().any(|own| file_name.starts_with(own)) {
-                remove(file)?;
+            let name = file_name(&file);
+            if begin.iter().any(|own| name.starts_with(own)) {
+                remove_file(&file)?;
             }
         }
-        // Stays where the user put something into it.
+        // Stays where there is something else in it.
         let _ = fs::remove_dir(&chain);
     }
-    for export in list(folder).into_iter().filter(|path| is_export(&name(path))) {
-        remove(export)?;
+    Ok(())
+}
+
+/// Removes checkpoints and samples of a run that is done with. Its settings, history, times and
+/// evaluation stay; it can neither go on nor predict any more.
+pub fn remove_samples(folder: &Path) -> Result<()> {
+    remove_from_chains(folder, &["checkpoint", "snapshot-"])
+}
+
+fn remove_run(folder: &Path) -> Result<()> {
+    remove_from_chains(folder, &["checkpoint", "snapshot-", "times.csv"])?;
+    for export in list(folder).into_iter().filter(|path| is_export(&file_name(path))) {
+        remove_file(&export)?;
     }
     // run.json last: until then an interrupted removal is still recognised as a run.
     for own in OWN_FILES.iter().filter(|own| **own != "run.json").chain(&["run.json"]) {
-        remove(folder.join(own))?;
+        remove_file(&folder.join(own))?;
     }
     Ok(())
 }
@@ -512,13 +550,13 @@ pub fn write_text(path: &Path, text: &str) -> Result<()> {
 /// The history of all chains as one table.
 fn history_csv(results: &[ChainResult]) -> String {
     let mut text = String::from(
-        "chain,epoch,loss,step_size,temperature,effective_temperature,tau_mean,tau_sd,spike_share,pruned_share,live_inputs,largest_loss,clipped_steps,sparsity,work,hard_threshold,test_accuracy,test_nll\n",
+        "chain,epoch,loss,step_size,temperature,effective_temperature,tau_mean,tau_sd,spike_share,pruned_share,live_inputs,largest_loss,clipped_steps,sparsity,work,frozen,backward,hard_threshold,test_accuracy,test_nll\n",
     );
     let cell = |value: Option<f64>| value.map_or(String::new(), |v| v.to_string());
     for result in results {
         for r in &result.records {
             text.push_str(&format!(
-                "{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n",
+                "{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n",
                 result.chain,
                 r.epoch,
                 r.loss,
@@ -534,6 +572,8 @@ fn history_csv(results: &[ChainResult]) -> String {
                 r.clipped_steps,
                 r.sparsity,
                 r.work,
+                r.frozen,
+                r.backward,
                 cell(r.hard_threshold),
                 cell(r.test_accuracy),
                 cell(r.test_nll)

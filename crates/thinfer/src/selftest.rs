@@ -1,6 +1,8 @@
 //! Whether this machine computes what it should: on the CPU against known answers, on a GPU
 //! against the CPU.
 
+mod methods;
+
 use std::sync::Arc;
 
 use serde::Serialize;
@@ -9,7 +11,6 @@ use thinfer_engine::noise::{Key, Stream, philox4x32};
 use thinfer_engine::{Arena, Dataset, Loss, Network, NetworkBuilder, Plan, Shape, Window};
 
 use crate::bench::{example_method, random_batch, usual_input};
-use crate::compare;
 use crate::error::{Error, Result};
 use crate::methods::{Method, Rates, Tick, initialize};
 use crate::model::image_network;
@@ -60,7 +61,7 @@ pub fn cpu() -> Result<Vec<Check>> {
 pub fn cuda(gpu: &Arc<Gpu>) -> Result<Vec<Check>> {
     let networks = thinfer_engine::cuda::selftest(gpu)?;
     let checks =
-        [networks, compare::methods(gpu)?, compare::images(gpu)?, compare::image_runs(gpu)?];
+        [networks, methods::methods(gpu)?, methods::images(gpu)?, methods::image_runs(gpu)?];
     Ok(checks.into_iter().flatten().map(Check::from).collect())
 }
 

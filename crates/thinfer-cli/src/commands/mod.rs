@@ -3,6 +3,7 @@
 //! To add one, write the file, then a `mod` line and a line in the list below.
 
 mod bench;
+mod compare;
 mod completions;
 mod data;
 mod doctor;
@@ -47,6 +48,7 @@ commands! {
     Eval: eval,
     Predict: predict,
     Report: report,
+    Compare: compare,
     Shrink: shrink,
     Export: export,
     Subnetwork: subnetwork,

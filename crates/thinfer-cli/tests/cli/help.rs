@@ -21,6 +21,7 @@ fn every_help_fits_one_screen_and_shows_an_example() {
         "eval",
         "predict",
         "report",
+        "compare",
         "shrink",
         "export",
         "subnetwork",
@@ -214,6 +215,72 @@ fn help_of_report() {
     Examples:
       thinfer report runs/example1
       thinfer report runs/example1 --out example1.html
+    ");
+}
+
+#[test]
+fn help_of_compare() {
+    assert_snapshot!(help("compare"), @"
+    Put runs on the same data beside each other, in one report
+
+    Usage: thinfer compare [OPTIONS] <RUN> <RUN>...
+
+    Arguments:
+      <RUN> <RUN>...  The folders of the runs
+
+    Options:
+          --out <FILE>       Where to write the report, as HTML [default:
+                             comparison.html]
+          --force            Replace FILE
+          --device <DEVICE>  cpu, cuda or cuda:N [default: a GPU where one works]
+      -q, --quiet            Only results and errors, no progress or notices
+          --json             Print the result as one JSON object
+      -h, --help             Print help
+
+    Runs that were evaluated need neither their data nor their samples.
+
+    Examples:
+      thinfer compare runs/sgd runs/dfp runs/sm
+      thinfer compare runs/table1/runs/*-90-seed1-* --out sparse.html
+    ");
+}
+
+#[test]
+fn help_of_reproduce() {
+    let workspace = Workspace::new();
+    let text = workspace.succeeds(&["reproduce", "table1", "--help"]).stdout;
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    assert_snapshot!(text, @"
+    CIFAR-10: ResNet-18 and WRN-28-10, dense and pruned
+
+    Usage: thinfer reproduce table1 [OPTIONS]
+
+    Options:
+          --rows <LIST>        Rows to run [default: all that the paper has]
+          --seeds <SEEDS>      3 for the seeds 1, 2 and 3; 4..6 for 4, 5 and 6
+                               [default: 3]
+          --budget-epochs <N>  Scale longer schedules down to so many epochs; kept
+                               apart from whole runs
+          --set <KEY=VALUE>    Change a setting of the shipped configurations
+          --out <DIR>          The folder of runs and results [default: runs/TABLE]
+          --jobs <N>           Runs at a time [default: one a core, or one on a GPU]
+          --discard-samples    Remove checkpoints and samples of a run once it is
+                               evaluated
+          --plan               Say what would run and what it would cost
+          --collect            Print what --out holds, run nothing
+          --device <DEVICE>    cpu, cuda or cuda:N [default: a GPU where one works]
+      -q, --quiet              Only results and errors, no progress or notices
+          --json               Print the result as one JSON object
+      -h, --help               Print help
+
+    A row is a network, a method and, where it prunes, a sparsity: resnet18-dfp-90.
+    --rows takes whole names or parts: dfp, wrn-28-10, dfp-90. Finished runs are
+    kept in --out and not done again; interrupted ones go on. More is in
+    docs/reproduce.md.
+
+    Examples:
+      thinfer reproduce table1 --rows resnet18 --seeds 3 --plan
+      thinfer reproduce table1 --rows sgd,dfp-90 --seeds 1 --budget-epochs 20
     ");
 }
 

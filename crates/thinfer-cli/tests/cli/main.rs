@@ -1,6 +1,7 @@
 //! The program from the outside: what it prints, writes and answers with.
 
 mod bad_input;
+mod compare;
 mod damage;
 mod data;
 mod devices;
@@ -10,5 +11,6 @@ mod interrupt;
 mod look;
 mod selectors;
 mod subnetwork;
+mod tables;
 mod train;
 mod workspace;

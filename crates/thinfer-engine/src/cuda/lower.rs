@@ -366,9 +366,9 @@ impl Lower<'_> {
                 let step = self.mean_step("mean_forward", from, at, x, y, at);
                 self.both(step);
             }
-            Op::Select { .. } | Op::Spread { .. } => {
+            Op::Select { .. } | Op::Pick { .. } | Op::Spread { .. } => {
                 let map = self.channel_map(at, false);
-                let step = self.choose(map, [from, at], [x, y]);
+                let step = self.choose(map, at, [from, at], [x, y]);
                 self.both(step);
             }
             Op::Vary { .. } => self.vary_forward(at, [x, y]),
@@ -383,45 +383,65 @@ impl Lower<'_> {
         let map = self.channel_map(unit.spread, false);
         let places = [self.values[from], self.values[unit.other], y, map].map(Arg::At).to_vec();
         let more: &[&str] = if unit.relu { &["RELU"] } else { &[] };
-        let step = self.by_channel("join", more, [from, out], places);
+        let widths = [from, out].map(|node| self.channels(node));
+        let step = self.by_channel("join", more, (out, widths), places);
         self.both(step);
     }
 
-    /// The table of a [`Op::Select`] or [`Op::Spread`]: for each channel written, the one to read.
+    /// The table of a [`Op::Select`], [`Op::Pick`] or [`Op::Spread`]: for each channel written, the one
+    /// to read.
     /// `back`: of the way back, which reads what the way forward writes.
     pub(super) fn channel_map(&mut self, at: usize, back: bool) -> Place {
         let node = &self.network.nodes()[at];
-        let from = self.network.nodes()[node.inputs[0].0].shape.channels;
         let list = node.list();
-        let selects = matches!(node.op, Op::Select { .. });
-        let map = if selects == back {
-            let mut map = vec![u32::MAX; if back { from } else { node.shape.channels }];
+        let spreads = matches!(node.op, Op::Spread { .. });
+        let map = if spreads == back {
+            list.to_vec()
+        } else {
+            let written =
+                if back { self.by_list(at, node.inputs[0].0) } else { node.shape.channels };
+            let mut map = vec![u32::MAX; written];
             list.iter().enumerate().for_each(|(j, to)| map[*to as usize] = j as u32);
             map
-        } else {
-            list.to_vec()
         };
         let place = Place::new(Space::Constants, self.program.constants.len() * 4);
         self.program.constants.extend(map);
         place
     }
 
-    /// Reads channels of node `from` by a table and writes those of node `to`.
-    pub(super) fn choose(&self, map: Place, [from, to]: [usize; 2], [x, y]: [Place; 2]) -> Step {
-        self.by_channel("choose", &[], [from, to], [x, y, map].map(Arg::At).to_vec())
+    /// How many numbers of `node` the list of node `at` chooses among at a time: the channels of a
+    /// pixel, or a whole row.
+    fn by_list(&self, at: usize, node: usize) -> usize {
+        match self.network.nodes()[at].op {
+            Op::Pick { .. } => self.network.nodes()[node].shape.len(),
+            _ => self.channels(node),
+        }
     }
 
-    /// A kernel over the values of node `to` that reads channels of node `from`.
+    /// Reads channels of node `from` by the table of node `at` and writes those of node `to`.
+    pub(super) fn choose(
+        &self,
+        map: Place,
+        at: usize,
+        [from, to]: [usize; 2],
+        [x, y]: [Place; 2],
+    ) -> Step {
+        let widths = [from, to].map(|node| self.by_list(at, node));
+        self.by_channel("choose", &[], (to, widths), [x, y, map].map(Arg::At).to_vec())
+    }
+
+    /// A kernel over the values of node `to`, so many channels at a time, that reads so many of another
+    /// node.
     pub(super) fn by_channel(
         &self,
         entry: &'static str,
         more: &[&'static str],
-        [from, to]: [usize; 2],
+        (to, [read, written]): (usize, [usize; 2]),
         mut args: Vec<Arg>,
     ) -> Step {
-        let vector = self.channels(to).is_multiple_of(8);
+        let vector = written.is_multiple_of(8);
         let elements = Elements::groups(self.len(to), vector, self.sms);
-        let sizes = [self.channels(from) as u32, self.channels(to) as u32, elements.count];
+        let sizes = [read as u32, written as u32, elements.count];
         args.extend(sizes.map(Arg::U32));
         elements.step(source::CHANNELS, entry, self.defines(vector, more), args)
     }

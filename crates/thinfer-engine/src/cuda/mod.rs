@@ -15,7 +15,7 @@ mod launch;
 mod linear;
 mod lower;
 mod memory;
-mod networks;
+pub(crate) mod networks;
 mod norm;
 mod nvrtc;
 mod plan;

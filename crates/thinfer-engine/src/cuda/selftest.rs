@@ -16,7 +16,7 @@ use crate::mixture::Draw;
 use crate::network::{Network, Op};
 use crate::noise::{Key, Stream};
 use crate::ops::loss::Loss;
-use crate::param::Role;
+use crate::param::{Param, Role};
 use crate::plan::Plan;
 
 /// One line of the self test.
@@ -210,7 +210,7 @@ impl Setting {
             // Poisoned, so that an element which is not written shows.
             gradient: gpu.upload(&vec![f32::NAN; network.params().len()])?,
             tally: gpu.zeros(4)?,
-            noise: gpu.upload(&trained().kernel_words())?,
+            noise: gpu.upload(&training_draw().kernel_words())?,
         })
     }
 }
@@ -233,7 +233,7 @@ impl Buffers {
 }
 
 /// What makes the random scales of training and of inference.
-fn trained() -> Draw {
+fn training_draw() -> Draw {
     Draw::of_step(5, 1, (1 << 32) + 7)
 }
 
@@ -263,7 +263,7 @@ fn on_cpu(network: &Network, setting: &Setting, batch: usize) -> Result<Outcome,
     let mut inference = vec![0.0; all.rows() * network.output_len()];
     plan.set_draw(predicted());
     plan.forward(&setting.weights, &setting.stats, &all, 0..all.rows(), &mut inference)?;
-    plan.set_draw(trained());
+    plan.set_draw(training_draw());
     let rows: Vec<u32> = (0..batch as u32).collect();
     let loss = plan.gradient(&mut arena, &data, &rows)?;
     let (gradient, stats) = (arena.gradient().to_vec(), arena.stats().to_vec());
@@ -284,7 +284,7 @@ fn on_gpu(
     gpu.write(&mut buffers.noise, &predicted().kernel_words())?;
     plan.forward(&io)?;
     let inference = plan.read_output()?;
-    gpu.write(&mut buffers.noise, &trained().kernel_words())?;
+    gpu.write(&mut buffers.noise, &training_draw().kernel_words())?;
     plan.forward_backward(&io)?;
     let first = gpu.download(&buffers.gradient)?;
     let loss = gpu.download(&buffers.tally)?[0];
@@ -342,7 +342,7 @@ fn sensitivity(
             targets: setting.targets.clone(),
         };
         let moved = on_cpu(network, &setting, case.batch)?;
-        for param in network.params() {
+        for (_, param) in trained(network) {
             let range = param.range();
             let (a, b) = (&moved.gradient[range.clone()], &expected.gradient[range]);
             most = most.max(distance(a, b, floor));
@@ -355,6 +355,11 @@ fn sensitivity(
 /// part of the largest gradient at least.
 fn gradient_floor(expected: &Outcome) -> f64 {
     1e-2 * expected.gradient.iter().fold(0.0, |m: f64, v| m.max(f64::from(v.abs())))
+}
+
+/// The parameters whose gradient means something, with their numbers.
+fn trained(network: &Network) -> impl Iterator<Item = (usize, &Param)> {
+    network.params().iter().enumerate().filter(|(number, _)| network.trains(*number))
 }
 
 fn compare(gpu: &Arc<Gpu>, case: &Case, precision: Precision) -> Result<Vec<Check>, EngineError> {
@@ -387,7 +392,7 @@ fn compare(gpu: &Arc<Gpu>, case: &Case, precision: Precision) -> Result<Vec<Chec
     };
     let measure = if kinks { distance } else { worst };
     let (gradient_floor, mut most) = (gradient_floor(&expected), (0.0, ""));
-    for param in network.params() {
+    for (_, param) in trained(network) {
         let (got, expected) = (&got.gradient[param.range()], &expected.gradient[param.range()]);
         let w = measure(got, expected, gradient_floor);
         if w >= most.0 {

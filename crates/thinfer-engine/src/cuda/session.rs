@@ -441,10 +441,11 @@ impl Session {
             let partial = At(gpu.address(&self.partial));
             let marks = At(gpu.address(&self.marks));
             let n = U32(self.weights.len() as u32);
-            let among = U32(u32::from(clip.among));
+            let [among, except] = [clip.among, clip.except].map(|bits| U32(u32::from(bits)));
             factor = gpu.address(&self.factor);
             let first = gpu.function(CLIP_PARTIAL.source, CLIP_PARTIAL.entry, &[])?;
-            let values = [At(gpu.address(&self.gradient)), marks, n, partial.clone(), among];
+            let gradient = At(gpu.address(&self.gradient));
+            let values = [gradient, marks, n, partial.clone(), among, except];
             gpu.launch(&first, blocks, &values)?;
             let second = gpu.function(CLIP_FACTOR.source, CLIP_FACTOR.entry, &[])?;
             let clipped = At(gpu.address(&self.clipped));

@@ -1,3 +1,4 @@
+use super::held::Wanted;
 use super::{Network, Node, NodeId, Op, Shape, Window};
 use crate::error::EngineError;
 use crate::mixture::Mixture;
@@ -171,6 +172,15 @@ impl NetworkBuilder {
         self.push(name, Op::Select { channels }, vec![from], shape)
     }
 
+    /// Some numbers of `from`, whatever its shape, as a plain vector in the order of the list.
+    pub fn pick(&mut self, from: NodeId, places: Vec<u32>) -> Result<NodeId, EngineError> {
+        let name = self.fresh("pick");
+        let shape = self.shape(&name, from)?;
+        check_list(&name, &places, shape.len())?;
+        let shape = Shape::vector(places.len());
+        self.push(name, Op::Pick { places }, vec![from], shape)
+    }
+
     /// The channels of `from` put to the places of the list, among `width` channels that are zero
     /// otherwise.
     pub fn spread(
@@ -242,7 +252,9 @@ impl NetworkBuilder {
         if self.params.is_empty() {
             return Err(problem("output", "the network has no parameters to train"));
         }
-        Ok(Network { nodes: self.nodes, params: self.params, stats: self.stats, output, loss })
+        let wanted = Wanted::new(&self.nodes, vec![true; self.params.iter().count()]);
+        let Self { nodes, params, stats } = self;
+        Ok(Network { nodes, params, stats, output, loss, wanted })
     }
 
     fn elementwise(&mut self, kind: &str, op: Op, from: NodeId) -> Result<NodeId, EngineError> {

@@ -7,6 +7,8 @@ use crate::mixture::Draw;
 use crate::network::Network;
 
 mod exact;
+#[cfg(test)]
+mod held;
 mod layers;
 mod rows;
 mod turned;

@@ -322,6 +322,11 @@ const PLAIN: &[Key] = &[
         Kind::Integer(1, 100_000),
         "pruning ends with this cycle; an alternative to prune.freeze_after_epochs",
     ),
+    key(
+        "prune.after_freeze",
+        Kind::Choice(&["em", "slab"]),
+        "whether the EM step goes on after pruning, or what is left is in the slab",
+    ),
     key("prune.cadence", Kind::Choice(&["epoch", "step"]), "how often EM and pruning run"),
     key("train.epochs", Kind::Integer(1, MOST), "passes over the data"),
     key("train.batch", Kind::Integer(1, 100_000_000), "rows a step"),
@@ -350,6 +355,16 @@ const PLAIN: &[Key] = &[
         "train.trace",
         Kind::Texts,
         "channels whose weights are kept at every epoch's end, as LAYER:in:NUMBER or LAYER:out:NUMBER",
+    ),
+    key(
+        "train.freeze_below",
+        Kind::NumberAbove(0.0, 100.0),
+        "a group that moved by less than this part of its length from one cycle's end to the next is trained no more",
+    ),
+    key(
+        "train.freeze_layer_share",
+        Kind::NumberAbove(0.0, 1.0),
+        "a layer is frozen whole when at least this share of its kept weights is frozen; absent: 0.9",
     ),
     key("train.checkpoint_seconds", Kind::NumberAbove(0.0, 1e9), "time between checkpoints"),
     key(

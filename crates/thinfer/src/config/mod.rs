@@ -6,6 +6,7 @@ mod presets;
 mod tests;
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -15,7 +16,7 @@ use toml::{Table, Value};
 
 use crate::data::simulate::{Example, Variant};
 use crate::error::{Error, Result};
-use crate::methods::em_mcmc::Cadence;
+use crate::methods::em_mcmc::{AfterFreeze, Cadence};
 use crate::methods::sghmc::{NoiseRule, RhoRule};
 use crate::prune::{Grouping, Rule};
 use crate::schedule::{Schedule, Shape};
@@ -238,6 +239,7 @@ pub struct PruneConfig {
     pub warm_up_epochs: usize,
     pub freeze_after_epochs: Option<usize>,
     pub freeze_after_cycles: Option<usize>,
+    pub after_freeze: AfterFreeze,
     pub cadence: Cadence,
 }
 
@@ -311,6 +313,8 @@ pub struct TrainConfig {
     pub precision: PrecisionName,
     #[serde(default)]
     pub trace: Vec<String>,
+    pub freeze_below: Option<f64>,
+    pub freeze_layer_share: Option<f64>,
     pub checkpoint_seconds: f64,
     pub checkpoint_steps: Option<u64>,
 }
@@ -429,6 +433,15 @@ impl Config {
                 }
             }
         }
+        if self.train.freeze_below.is_some()
+            && !matches!(self.method.kind, MethodKind::EmMcmc | MethodKind::Sghmc)
+        {
+            let problem = format!(
+                "freezes weights under Algorithms 2 and 3 (\"sghmc\", \"em-mcmc\"), but method.kind is \"{}\"",
+                self.method.kind.name()
+            );
+            return refuse("train.freeze_below", problem);
+        }
         if self.method.kind == MethodKind::EmMcmc {
             let prior = &self.prior;
             match (prior.soft_threshold, prior.spike_probability) {
@@ -515,6 +528,12 @@ impl Config {
         relevant.train.checkpoint_seconds = 1.0;
         relevant.train.checkpoint_steps = None;
         Ok(crc32fast::hash(relevant.to_toml()?.as_bytes()))
+    }
+
+    /// The epochs of each cycle of the step size.
+    pub fn cycles(&self) -> Vec<Range<usize>> {
+        // How many rows there are changes the value of a schedule, not its shape.
+        self.schedule.step_size.schedule(1).cycles(self.train.epochs)
     }
 
     /// The seed of simulated data.

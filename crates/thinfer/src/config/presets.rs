@@ -72,6 +72,7 @@ prune.rate = 0.5
 prune.dense_layers = []
 prune.keep_norm = false
 prune.shrink = "where-it-pays"
+prune.after_freeze = "em"
 prune.warm_up_epochs = 50
 schedule.step_size = { value = 0.01, shape = "cyclical", cycles = 6 }
 schedule.temperature.value = "1/sqrt(N)"

@@ -109,8 +109,14 @@ pub trait Method: Send + Sync {
         arena.forward().to_vec()
     }
 
-    /// What the chain is doing.
+    /// What the chain is doing, as far as weights and marks tell.
     fn vitals(&self, arena: &Arena, tick: Tick) -> Vitals;
+
+    /// [`Method::vitals`] with what the state buffers tell, which a GPU run does not bring to the host
+    /// after every epoch.
+    fn vitals_of_state(&self, _arena: &Arena, _tick: Tick, vitals: Vitals) -> Vitals {
+        vitals
+    }
 }
 
 /// PyTorch's default initialisation: U(−1/√fan_in, 1/√fan_in) for weights and biases alike, keyed.

@@ -4,8 +4,8 @@
 #ifndef CAUCHY
 #define CAUCHY 0
 #endif
-#define LOCATION 4u
-#define PRE_SCALE 8u
+#define LOCATION 8u
+#define PRE_SCALE 16u
 
 struct Scalars {
     float momentum;
@@ -55,7 +55,7 @@ extern "C" __global__ void __launch_bounds__(256) rank1(
         const u32 first = 4u * i;
         const bool whole = first + 4u <= n;
         const u32 kinds = whole ? ((const u32*)marks)[i] : 0u;
-        if (whole && !(kinds & 0x0c0c0c0cu)) {
+        if (whole && !(kinds & 0x18181818u)) {
             float4 W = ((float4*)w)[i], B = ((float4*)buf)[i], G = ((const float4*)g)[i];
             move(c, factor, W.x, B.x, G.x);
             move(c, factor, W.y, B.y, G.y);

@@ -41,10 +41,10 @@ pub struct Rank1 {
 
 /// State buffer of the momentum.
 pub const BUFFER: usize = 0;
-/// Mark of a location m.
-pub const LOCATION: u8 = 4;
+/// Mark of a location m: a bit that [`crate::prune`] does not use.
+pub const LOCATION: u8 = 8;
 /// Mark of a pre-scale r, which stands behind its location.
-pub const PRE_SCALE: u8 = 8;
+pub const PRE_SCALE: u8 = 16;
 
 /// softplus(r) at the start: √(0.001 / 0.999), a dropout rate of one in a thousand.
 const FIRST_SCALE: f64 = 0.031_638_6;

@@ -37,7 +37,11 @@ pub fn rank1(network: &Network, mixture: Mixture) -> Result<Network, EngineError
             Op::Relu => b.relu(from(0))?,
             Op::Tanh => b.tanh(from(0))?,
             Op::Add => b.add(from(0), from(1))?,
-            Op::Input | Op::Select { .. } | Op::Spread { .. } | Op::Vary { .. } => {
+            Op::Input
+            | Op::Select { .. }
+            | Op::Pick { .. }
+            | Op::Spread { .. }
+            | Op::Vary { .. } => {
                 return Err(EngineError::Network {
                     node: node.name.clone(),
                     problem: "cannot be shared by members; give the network as it was built".into(),

@@ -6,8 +6,10 @@
 mod axis;
 mod behaviour;
 mod chains;
+pub mod comparison;
 mod drawing;
 pub mod figures;
+mod frozen;
 mod history;
 pub mod images;
 mod origin;

@@ -1,6 +1,8 @@
-//! A table and two figures of the paper, made again.
+//! The tables and two figures of the paper, made again.
 
+mod farm;
 mod figures;
+pub mod images;
 mod table4;
 
 pub use figures::{Figure, Figures, draw_figure, figure_channels, figure_runs, reproduce_figure};

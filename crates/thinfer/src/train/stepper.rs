@@ -3,6 +3,7 @@
 use thinfer_engine::{Arena, Dataset, Draw, Network, Plan};
 
 use super::cut::Cut;
+use super::freeze::Held;
 use super::part::Part;
 use crate::error::Result;
 use crate::methods::{Method, Tick};
@@ -32,12 +33,13 @@ impl Stepper {
         network: &Network,
         batch: usize,
         cut: Option<&Cut>,
+        held: &Held,
         whole: &Arena,
     ) -> Result<Self> {
         let Some(cut) = cut else {
-            return Ok(Self { plan: Plan::new(network, batch)?, part: None });
+            return Ok(Self { plan: Plan::new(&held.in_network(network), batch)?, part: None });
         };
-        let plan = Plan::new(&cut.small.network, batch)?;
+        let plan = Plan::new(&held.in_network(&cut.small.network), batch)?;
         let mut part = Part::new(cut, whole);
         part.take_from(whole, true);
         Ok(Self { plan, part: Some(Smaller { part, table: None }) })

@@ -2,7 +2,7 @@ use std::ops::Range;
 
 use crate::dataset::Dataset;
 use crate::mixture::{Draw, Mixture};
-use crate::network::{Network, Node, Op};
+use crate::network::{Network, Node, NodeId, Op};
 use crate::ops::batch_norm::{Batch, Sums};
 use crate::ops::loss::{self, Loss, Scale};
 use crate::ops::tile::SLACK;
@@ -193,10 +193,7 @@ impl<T: Real> Lane<T> {
                     relu::forward_in_place(y);
                 }
             }
-            Work::Select => {
-                let width = shared.network.nodes()[node.inputs[0].0].shape.channels;
-                channels::select(node.list(), width, value(0), y);
-            }
+            Work::Select { width } => channels::select(node.list(), *width, value(0), y),
             Work::Spread => channels::spread(node.list(), node.shape.channels, value(0), y),
             Work::Vary { first, of } => {
                 let Op::Vary { bias, mixture, .. } = node.op else { return };
@@ -261,13 +258,14 @@ impl<T: Real> Lane<T> {
 
     /// Back through nodes, up to the batch norm that begins them, of which it takes the sums.
     pub(crate) fn backward(&mut self, shared: &Shared<'_, T>, nodes: Range<usize>) {
+        let wanted = |at: usize| shared.network.wants_slope(NodeId(at));
         for rows in self.blocks() {
-            for at in nodes.clone().rev() {
+            for at in nodes.clone().rev().filter(|at| wanted(*at)) {
                 self.node_backward(shared, at, rows.clone());
             }
         }
         let node = &shared.network.nodes()[nodes.start];
-        if matches!(node.op, Op::BatchNorm { .. }) {
+        if matches!(node.op, Op::BatchNorm { .. }) && wanted(nodes.start) {
             let (from, len) = shared.input(node, 0);
             let x = &self.values[from][..self.rows * len];
             let dy = &self.slopes[nodes.start][..self.rows * len];
@@ -277,10 +275,11 @@ impl<T: Real> Lane<T> {
 
     /// Back through the batch norm `at`, whose sums over the whole batch are known.
     pub(crate) fn norm_backward(&mut self, shared: &Shared<'_, T>, at: usize) {
-        let (from, len) = shared.input(&shared.network.nodes()[at], 0);
-        if from == 0 {
+        let node = &shared.network.nodes()[at];
+        if !shared.network.wants_slope(node.inputs[0]) {
             return;
         }
+        let (from, len) = shared.input(node, 0);
         let (before, rest) = self.slopes.split_at_mut(at);
         let (x, dy) = (&self.values[from][..self.rows * len], &rest[0][..self.rows * len]);
         let dx = &mut before[from][..self.rows * len];
@@ -308,12 +307,14 @@ impl<T: Real> Lane<T> {
             let params = shared.network.params();
             let (buffer, len) = shared.input(node, 0);
             let x = &self.values[buffer][rows.start * len..];
-            let dw = &mut self.gradient[params[weight].range()];
-            conv.weight_gradient(x, dy, dw, &mut self.scratch);
-            if let Some(bias) = bias {
+            if shared.network.trains(weight) {
+                let dw = &mut self.gradient[params[weight].range()];
+                conv.weight_gradient(x, dy, dw, &mut self.scratch);
+            }
+            if let Some(bias) = bias.filter(|bias| shared.network.trains(*bias)) {
                 conv.bias_gradient(dy, &mut self.gradient[params[bias].range()]);
             }
-            if buffer != 0 {
+            if shared.network.wants_slope(node.inputs[0]) {
                 let weight = &shared.weights[params[weight].offset..];
                 let dx = &mut before[buffer][rows.start * len..rows.end * len];
                 conv.input_gradient(dy, weight, dx, layer.adds[0], &mut self.scratch);
@@ -341,17 +342,17 @@ impl<T: Real> Lane<T> {
                 if let Some(bias) = bias {
                     vary::bias_gradient(dy, &mut self.gradient[of_member(bias, channels)]);
                 }
-                if buffer != 0 {
+                if shared.network.wants_slope(node.inputs[0]) {
                     vary::backward(s, dy, &mut before[buffer][own], layer.adds[0]);
                 }
             }
             return;
         }
         for slot in 0..node.inputs.len() {
-            let (buffer, len) = shared.input(node, slot);
-            if buffer == 0 {
+            if !shared.network.wants_slope(node.inputs[slot]) {
                 continue;
             }
+            let (buffer, len) = shared.input(node, slot);
             let dx = &mut before[buffer][rows.start * len..rows.end * len];
             if let (Work::MaxPool(pool), false) = (&layer.work, layer.adds[slot])
                 && pool.tiles()
@@ -371,9 +372,8 @@ impl<T: Real> Lane<T> {
                 Work::Relu => relu::backward(y, dy, dx),
                 Work::Tanh => tanh::backward(y, dy, dx),
                 Work::Add => add::backward(dy, dx),
-                Work::Select => {
-                    let width = shared.network.nodes()[node.inputs[slot].0].shape.channels;
-                    channels::select_backward(node.list(), width, dy, dx);
+                Work::Select { width } => {
+                    channels::select_backward(node.list(), *width, dy, dx);
                 }
                 Work::Spread => {
                     channels::spread_backward(node.list(), node.shape.channels, dy, dx);

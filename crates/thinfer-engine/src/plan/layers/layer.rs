@@ -29,7 +29,10 @@ pub(crate) enum Work {
     ReluInPlace,
     Tanh,
     Add,
-    Select,
+    /// Numbers by a list out of every `width` of the input.
+    Select {
+        width: usize,
+    },
     Spread,
     /// Random scales; a row's first one of this node, and how many it has in all nodes.
     Vary {
@@ -74,7 +77,8 @@ pub(crate) fn plan(network: &Network) -> Vec<Layer> {
             Op::Relu => Work::Relu,
             Op::Tanh => Work::Tanh,
             Op::Add => Work::Add,
-            Op::Select { .. } => Work::Select,
+            Op::Select { .. } => Work::Select { width: shape.channels },
+            Op::Pick { .. } => Work::Select { width: shape.len() },
             Op::Spread { .. } => Work::Spread,
             Op::Vary { .. } => Work::Vary {
                 first: network.scales_before(at),

@@ -2,7 +2,7 @@ use rayon::prelude::*;
 
 use crate::dataset::Dataset;
 use crate::mixture::Draw;
-use crate::network::{Network, Op};
+use crate::network::{Network, NodeId, Op};
 use crate::ops::batch_norm::{Affine, Batch};
 use crate::ops::tile::SLACK;
 use crate::ops::vary::Laws;
@@ -169,6 +169,10 @@ impl<T: Real> Exec<T> {
         }
         for stretch in (0..last).rev() {
             let nodes = self.cuts[stretch]..self.cuts[stretch + 1];
+            // Up to the norm, everything may be held.
+            if (nodes.start..=nodes.end).all(|at| !self.network.wants_slope(NodeId(at))) {
+                continue;
+            }
             self.collect_slopes(nodes.end, used);
             self.each_lane(used, |shared, lane| {
                 lane.norm_backward(shared, nodes.end);
@@ -238,6 +242,9 @@ impl<T: Real> Exec<T> {
 
     fn collect_slopes(&mut self, at: usize, used: usize) {
         let Op::BatchNorm { scale, shift, .. } = self.network.nodes()[at].op else { return };
+        if !self.network.wants_slope(NodeId(at)) {
+            return;
+        }
         let params = self.network.params();
         let (scale, shift) = (params[scale].range(), params[shift].range());
         // The gradient of a batch norm belongs to the whole batch; the first lane carries it.

@@ -214,6 +214,20 @@ fn random_predictions_can_be_repeated() {
     assert_ne!(predict(Draw { first_row: 1, ..views[0] }, 30, 0..30), all[0]);
 }
 
+/// A linear layer that reads some pixels of some channels, as shrunk networks have it.
+fn picked() -> Network {
+    let mut b = image(4, 5, 2);
+    let h = b.conv2d("conv1", b.input(), 3, Window::square(3, 1, 1)).unwrap();
+    let t = b.tanh(h).unwrap();
+    let some = b.pick(t, vec![59, 0, 7, 31]).unwrap();
+    let others = b.pick(t, vec![7, 8, 9, 10]).unwrap();
+    let h = b.add(some, others).unwrap();
+    let h = b.linear("fc1", h, 6).unwrap();
+    let h = b.tanh(h).unwrap();
+    let out = b.linear("fc2", h, 3).unwrap();
+    b.finish(out, Loss::cross_entropy()).unwrap()
+}
+
 fn lenet(side: usize) -> Network {
     let mut b = image(side, side, 1);
     let h = b.conv2d_with("conv1", b.input(), 6, Window::square(5, 1, 2), true).unwrap();
@@ -248,6 +262,7 @@ fn gradients_of_whole_networks_are_right() {
     for rows in [2, 5, 19] {
         check_gradient(&residual(), rows);
         check_gradient(&indexed(), rows);
+        check_gradient(&picked(), rows);
     }
     check_gradient(&lenet(12), 3);
     check_gradient(&lenet(13), 1);
@@ -302,8 +317,9 @@ fn a_linear_network_is_the_same_in_both_executors() {
 
 #[test]
 fn single_precision_agrees_with_double() {
-    let members = varied(Law::Gaussian, 4);
-    for (network, rows) in [(residual(), 40), (indexed(), 19), (lenet(16), 21), (members, 11)] {
+    let (lists, members) = (picked(), varied(Law::Gaussian, 4));
+    let cases = [(residual(), 40), (indexed(), 19), (lists, 11), (lenet(16), 21), (members, 11)];
+    for (network, rows) in cases {
         let data = data(&network, rows);
         let order: Vec<u32> = (0..rows as u32).collect();
         let n = network.params().len();

@@ -6,7 +6,7 @@ use super::graph::Graph;
 use super::proto::Attribute;
 use crate::error::Result;
 use crate::export::part::Part;
-use crate::weights::{Laid, laid_out};
+use crate::weights::{Laid, channel_by_channel, laid_out};
 
 /// A value of the graph: an image (rows, channels, height, width) or a plain vector (rows, length).
 #[derive(Clone)]
@@ -93,6 +93,12 @@ impl Writer<'_> {
                 let value = self.values[from.0].clone();
                 let places: Vec<i64> = channels.iter().map(|c| i64::from(*c)).collect();
                 self.gather(&name, value, &places)
+            }
+            Op::Pick { places } => {
+                let x = self.flat(from);
+                let places = channel_by_channel(places, shapes[0]);
+                let places: Vec<i64> = places.into_iter().map(i64::from).collect();
+                self.gather(&name, Value { name: x, flat: true }, &places)
             }
             Op::Spread { channels } => {
                 let Value { name: x, flat } = self.values[from.0].clone();

@@ -8,7 +8,6 @@ mod summary;
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Instant;
 
@@ -17,6 +16,7 @@ pub use plan::{Cost, Plan};
 pub use row::{Printed, Row, printed};
 pub use summary::{Failure, Summary, Table4};
 
+use super::farm::farm;
 use crate::error::{Error, Result};
 use crate::run::write_json;
 use crate::train::Observer;
@@ -40,48 +40,30 @@ pub fn table4(
     }
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let side_by_side = plan.jobs.unwrap_or(cores).max(1);
-    let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
-    let results = Mutex::new((Vec::new(), Vec::new()));
-    let ended = AtomicBool::new(false);
-    let work = || -> Result<()> {
-        while let Some(&job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
-            if ended.load(Ordering::Relaxed) {
-                return Ok(());
+    let done = AtomicUsize::new(0);
+    let (mut runs, mut failures) = (Vec::new(), Vec::new());
+    let results = farm(&jobs, side_by_side, |_, &job| {
+        let result = keep(plan, job, folder, stop);
+        let finished = done.fetch_add(1, Ordering::Relaxed) + 1;
+        observer.progress(0, finished as u64, jobs.len() as u64, None);
+        match result {
+            Ok(outcome) => Ok(Ok(outcome)),
+            Err(error @ (Error::NonFinite { .. } | Error::Data(_))) => {
+                Ok(Err(failure(job, &error)))
             }
-            let result = keep(plan, job, folder, stop);
-            let finished = done.fetch_add(1, Ordering::Relaxed) + 1;
-            observer.progress(0, finished as u64, jobs.len() as u64, None);
-            let Ok(mut results) = results.lock() else { return Ok(()) };
-            match result {
-                Ok(outcome) => results.0.push(outcome),
-                Err(error @ (Error::NonFinite { .. } | Error::Data(_))) => {
-                    results.1.push(failure(job, &error));
-                }
-                Err(error) => {
-                    ended.store(true, Ordering::Relaxed);
-                    return Err(error);
-                }
-            }
+            Err(error) => Err(error),
         }
-        Ok(())
-    };
-    let joined: Vec<Result<()>> = std::thread::scope(|scope| {
-        let workers: Vec<_> =
-            (0..side_by_side.min(jobs.len())).map(|_| scope.spawn(work)).collect();
-        let join = |w: std::thread::ScopedJoinHandle<'_, Result<()>>| {
-            w.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        };
-        workers.into_iter().map(join).collect()
-    });
-    for result in joined {
-        match (result, folder) {
-            (Err(Error::Interrupted(_)), Some(folder)) => {
-                return Err(Error::Interrupted(folder.to_owned()));
-            }
-            (other, _) => other?,
+    })
+    .map_err(|error| match (error, folder) {
+        (Error::Interrupted(_), Some(folder)) => Error::Interrupted(folder.to_owned()),
+        (other, _) => other,
+    })?;
+    for result in results {
+        match result {
+            Ok(outcome) => runs.push(outcome),
+            Err(failure) => failures.push(failure),
         }
     }
-    let (runs, failures) = results.into_inner().unwrap_or_default();
     let table = assemble(plan, runs, failures, started, side_by_side)?;
     if let Some(folder) = folder {
         write_json(&folder.join("table4.json"), &table)?;

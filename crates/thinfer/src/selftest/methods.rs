@@ -2,7 +2,7 @@
 
 mod image_runs;
 
-pub use image_runs::image_runs;
+pub(super) use image_runs::image_runs;
 
 use std::sync::Arc;
 
@@ -54,7 +54,7 @@ const METHODS: &[(&str, &[&str])] = &[
 
 /// Short runs of every method on both devices: weights, state, marks and losses. A handful of steps
 /// is enough for every part of a state to move, and too few for rounding to grow.
-pub fn methods(gpu: &Arc<Gpu>) -> Result<Vec<Check>> {
+pub(super) fn methods(gpu: &Arc<Gpu>) -> Result<Vec<Check>> {
     let mut checks = Vec::new();
     for (data, settings) in DATA {
         for (name, more) in METHODS {
@@ -122,7 +122,7 @@ fn worst(cpu: &Chain, cuda: &Chain, swapped: f64) -> f64 {
 
 /// One batch of images: crops, mirrorings and normalisation on both devices, and what the network
 /// makes of them.
-pub fn images(gpu: &Arc<Gpu>) -> Result<Vec<Check>> {
+pub(super) fn images(gpu: &Arc<Gpu>) -> Result<Vec<Check>> {
     let shape = Shape { height: 20, width: 20, channels: 3 };
     let (count, batch, epoch) = (50, 32, 3);
     let key = Key::new(7, 0, Stream::Augment);

@@ -1,0 +1,160 @@
+//! Tables 1 to 3 of the paper, run again: image networks, dense and pruned, the paper's accuracy beside
+//! ours.
+//!
+//! A row is a shipped configuration. What is finished is kept and not done again, and a run that was
+//! interrupted goes on to the bits that it would have had.
+
+mod budget;
+mod estimate;
+mod outcome;
+mod plan;
+mod row;
+mod summary;
+#[cfg(test)]
+mod tests;
+
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+
+pub use budget::shortened;
+pub use estimate::{Cost, Source};
+pub use outcome::Outcome;
+pub use plan::{Counts, Plan};
+pub use row::{PaperTable, Row};
+pub use summary::{Failure, Measured, Summary};
+
+use super::farm::farm;
+use crate::config::{Config, DataKind};
+use crate::error::{Error, Result};
+use crate::run::{Control, write_json};
+use crate::train::{Device, Observer, Record};
+use outcome::Doing;
+
+/// Who is told of the runs. All methods may be called from several threads.
+pub trait Watcher: Sync {
+    /// A run begins or goes on; runs have numbers from 0.
+    fn begins(&self, number: usize, name: &str);
+    /// Its first chain has done `step` of `total` steps.
+    fn progress(&self, number: usize, step: u64, total: u64, record: Option<&Record>);
+    /// It is finished, or why it is not.
+    fn ends(&self, number: usize, name: &str, result: &Result<Outcome>);
+    /// Something that the user should know.
+    fn notice(&self, text: &str);
+}
+
+/// Where and how runs are done.
+pub struct Setting<'a> {
+    /// The folder of runs and results.
+    pub out: &'a Path,
+    /// Runs at a time; `None` is one a core on the CPU, and one on a GPU.
+    pub jobs: Option<usize>,
+    /// Whether checkpoints and samples of a run go when its result is written: a wide network leaves
+    /// gigabytes of them.
+    pub discard_samples: bool,
+    /// Where to compute.
+    pub device: Device,
+    /// The same in words.
+    pub device_name: &'a str,
+    /// Set by the user to stop after the current step.
+    pub stop: &'a AtomicBool,
+    /// Who is told.
+    pub watcher: &'a dyn Watcher,
+}
+
+/// Does what is missing of a plan and gives the table. A run whose loss stops being a number is
+/// missing in it, with the reason beside it; the others go on.
+pub fn reproduce(plan: &Plan, setting: &Setting<'_>) -> Result<Measured> {
+    let out = setting.out;
+    let mut runs = Vec::new();
+    let mut jobs = Vec::new();
+    for job in plan.jobs()? {
+        match job.kept(out) {
+            Some(outcome) => runs.push(outcome),
+            None => jobs.push(job),
+        }
+    }
+    for job in &jobs {
+        check_place(&job.config)?;
+    }
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let usual = if setting.device == Device::Cpu { cores } else { 1 };
+    let side_by_side = setting.jobs.unwrap_or(usual).clamp(1, jobs.len().max(1));
+    let doing = Doing {
+        out,
+        jobs: side_by_side,
+        threads: (cores / side_by_side).max(1),
+        discard_samples: setting.discard_samples,
+    };
+    let results = farm(&jobs, side_by_side, |number, job| {
+        let (name, watcher) = (job.name(), setting.watcher);
+        watcher.begins(number, &name);
+        let observer = Numbered { watcher, number };
+        let control = Control {
+            stop: setting.stop,
+            observer: &observer,
+            device: setting.device,
+            device_name: setting.device_name,
+        };
+        let result = outcome::run(job, &doing, &control);
+        watcher.ends(number, &name, &result);
+        match result {
+            Ok(outcome) => Ok(Ok(outcome)),
+            Err(error @ Error::NonFinite { .. }) => {
+                let (row, reason) = (job.row.name(), error.to_string());
+                Ok(Err(Failure { row, seed: job.seed, reason }))
+            }
+            Err(Error::Interrupted(_)) => Err(Error::Interrupted(out.to_owned())),
+            Err(error) => Err(error),
+        }
+    })?;
+    let mut failures = Vec::new();
+    for result in results {
+        match result {
+            Ok(outcome) => runs.push(outcome),
+            Err(failure) => failures.push(failure),
+        }
+    }
+    let table = plan.table_of(runs, failures);
+    std::fs::create_dir_all(out).map_err(|e| Error::file("create", out, e))?;
+    write_json(&out.join(plan.file()), &table)?;
+    Ok(table)
+}
+
+/// ImageNet is the one set of the tables that `thinfer data get` does not know.
+fn check_place(config: &Config) -> Result<()> {
+    let path = config.data.path.as_deref().unwrap_or_default();
+    if config.data.kind != DataKind::Images || Path::new(path).exists() {
+        return Ok(());
+    }
+    Err(Error::Data(format!(
+        "{path} is not there; ImageNet has to be got from its makers (`thinfer data get` has the other sets): put its classes into {path}/train and {path}/val, one folder of images each, or set `data.path` to where they are"
+    )))
+}
+
+/// The table of the runs that `out` holds; nothing is run, and what is not there is missing.
+pub fn collect(plan: &Plan, out: &Path) -> Result<Measured> {
+    let runs = plan.jobs()?.iter().filter_map(|job| job.kept(out)).collect();
+    let table = plan.table_of(runs, Vec::new());
+    if out.is_dir() {
+        write_json(&out.join(plan.file()), &table)?;
+    }
+    Ok(table)
+}
+
+/// One run among several.
+struct Numbered<'a> {
+    watcher: &'a dyn Watcher,
+    number: usize,
+}
+
+impl Observer for Numbered<'_> {
+    fn progress(&self, chain: u32, step: u64, total: u64, record: Option<&Record>) {
+        if chain == 0 {
+            self.watcher.progress(self.number, step, total, record);
+        }
+    }
+
+    fn notice(&self, text: &str) {
+        self.watcher.notice(text);
+    }
+}

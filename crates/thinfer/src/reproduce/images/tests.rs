@@ -1,0 +1,211 @@
+use std::sync::Mutex;
+use std::sync::atomic::Ordering;
+
+use super::*;
+use crate::experiment::build_method;
+use crate::experiment::{Problem, ProblemInputs, build_network};
+use crate::model::image_network;
+use thinfer_engine::Shape;
+
+/// Rows of the paper on generated figures with a small network: what they learn does not matter.
+fn small(rows: &[&str], seeds: u64) -> Plan {
+    let rows: Vec<String> = rows.iter().map(|row| (*row).to_owned()).collect();
+    let mut plan = Plan::new(PaperTable::Table1, &rows, (1..=seeds).collect()).unwrap();
+    let overrides = [
+        "data.kind=shapes",
+        "data.train_rows=64",
+        "data.test_rows=20",
+        "model.name=lenet",
+        "train.epochs=8",
+        "train.batch=32",
+        "schedule.step_size.value=0.01",
+        "schedule.step_size.at_epochs=[2, 4]",
+        "prune.warm_up_epochs=1",
+    ];
+    plan.overrides = overrides.map(str::to_owned).to_vec();
+    plan
+}
+
+/// Writes down what it is told, and stops everything after so many ends or steps.
+#[derive(Default)]
+struct Witness {
+    told: Mutex<Vec<String>>,
+    stop: AtomicBool,
+    stop_at_step: Option<u64>,
+}
+
+impl Watcher for Witness {
+    fn begins(&self, _: usize, name: &str) {
+        self.told.lock().unwrap().push(format!("begins {name}"));
+    }
+
+    fn progress(&self, _: usize, step: u64, _: u64, _: Option<&Record>) {
+        if self.stop_at_step.is_some_and(|at| step >= at) {
+            self.stop.store(true, Ordering::Relaxed);
+        }
+    }
+
+    fn ends(&self, _: usize, name: &str, result: &Result<Outcome>) {
+        self.told.lock().unwrap().push(format!("ends {name}: {}", result.is_ok()));
+    }
+
+    fn notice(&self, _: &str) {}
+}
+
+fn run(plan: &Plan, out: &Path, witness: &Witness, discard_samples: bool) -> Result<Measured> {
+    let setting = Setting {
+        out,
+        jobs: Some(2),
+        discard_samples,
+        device: Device::Cpu,
+        device_name: "cpu",
+        stop: &witness.stop,
+        watcher: witness,
+    };
+    reproduce(plan, &setting)
+}
+
+#[test]
+fn rows_are_run_kept_and_collected() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path();
+    // Rank-1 has a printed number on the wide network alone.
+    let plan = small(&["resnet18-sgd", "resnet18-dfp-80", "resnet18-sm-80"], 2);
+    let missing = collect(&plan, out).unwrap();
+    assert!(missing.rows.iter().all(|row| row.accuracy.is_none() && row.runs == 0));
+
+    let witness = Witness::default();
+    let table = run(&plan, out, &witness, false).unwrap();
+    assert_eq!(witness.told.lock().unwrap().len(), 12);
+    let rows: Vec<(&str, Option<f64>, usize)> =
+        table.rows.iter().map(|row| (row.method, row.printed, row.runs)).collect();
+    assert_eq!(rows, [("sgd", Some(0.95), 2), ("sm", Some(0.911), 2), ("dfp", Some(0.945), 2)]);
+    let seeds: Vec<u64> = table.runs.iter().map(|run| run.seed).collect();
+    assert_eq!(seeds, [1, 2, 1, 2, 1, 2]);
+    for run in &table.runs {
+        assert_eq!((run.epochs, run.short, run.jobs), (8, false, 2));
+        assert!(run.seconds > 0.0 && (0.0..=1.0).contains(&run.accuracy), "{run:?}");
+        let pruned = if run.method == "sgd" { 0.0..=0.0 } else { 0.75..=0.85 };
+        assert!(pruned.contains(&run.sparsity), "{run:?}");
+    }
+    // Nothing is done again, and what is written is what was measured.
+    let again = run(&plan, out, &witness, false).unwrap();
+    assert_eq!((again, witness.told.lock().unwrap().len()), (table.clone(), 12));
+    assert_eq!(collect(&plan, out).unwrap(), table);
+    let file = std::fs::read_to_string(out.join("table1.json")).unwrap();
+    let file: serde_json::Value = serde_json::from_str(&file).unwrap();
+    assert_eq!(file["rows"][1]["runs"], 2);
+    let costs = plan.costs(out, Device::Cpu, "cpu").unwrap();
+    assert!(costs.iter().all(|c| c.source == Source::Row && c.seconds_left() == 0.0));
+
+    // Other settings lie beside them, and their cost is known from a run of the same size.
+    let mut other = small(&["resnet18-dfp-90"], 1);
+    let costs = other.costs(out, Device::Cpu, "cpu").unwrap();
+    assert_eq!((costs[0].source, costs[0].done), (Source::Network, 0));
+    assert!(costs[0].seconds_left() > 0.0);
+    other.overrides.push("train.batch=16".to_owned());
+    assert_eq!(other.costs(out, Device::Cpu, "cpu").unwrap()[0].source, Source::MultiplyAdds);
+    let elsewhere = other.costs(out, Device::Cuda(0), "cuda:0 (a GPU)").unwrap();
+    assert_eq!(elsewhere[0].source, Source::Bench);
+}
+
+#[test]
+fn short_runs_are_not_taken_for_whole_ones() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path();
+    let whole = small(&["resnet18-sgd"], 1);
+    let short = Plan { budget_epochs: Some(4), ..whole.clone() };
+    let table = run(&short, out, &Witness::default(), true).unwrap();
+    assert_eq!((table.budget_epochs, table.runs[0].epochs), (Some(4), 4));
+    assert!(table.runs[0].short);
+    assert_eq!(collect(&whole, out).unwrap().rows[0].runs, 0, "the whole run is missing");
+    assert_eq!(collect(&short, out).unwrap(), table);
+    assert!(out.join("table1-4-epochs.json").is_file());
+
+    // Its samples are gone, what they were worth is not.
+    let runs = std::fs::read_dir(out.join("runs")).unwrap();
+    let run = runs.map(|entry| entry.unwrap().path()).find(|path| path.is_dir()).unwrap();
+    assert!(run.to_string_lossy().contains("-4-epochs-"));
+    assert!(run.join("evaluation.json").is_file() && run.join("report.html").is_file());
+    let left: Vec<String> = std::fs::read_dir(run.join("chain-0"))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    assert_eq!(left, ["times.csv"]);
+    // A budget that is no limit gives whole runs.
+    let enough = Plan { budget_epochs: Some(8), ..whole };
+    assert_eq!(enough.counts(out).unwrap(), Counts { asked: 1, done: 0, begun: 0 });
+}
+
+#[test]
+fn an_interrupted_table_goes_on_to_the_same_numbers() {
+    let folder = tempfile::tempdir().unwrap();
+    let [whole, cut] = ["whole", "cut"].map(|name| folder.path().join(name));
+    let mut plan = small(&["resnet18-dfp-70"], 1);
+    // Slow enough to be told of a step on the way.
+    plan.overrides.extend(["train.checkpoint_steps=1", "data.train_rows=256"].map(str::to_owned));
+    let want = run(&plan, &whole, &Witness::default(), false).unwrap();
+
+    let witness = Witness { stop_at_step: Some(1), ..Witness::default() };
+    let error = run(&plan, &cut, &witness, false).unwrap_err();
+    assert_eq!(error.exit_code(), 130, "{error}");
+    assert_eq!(plan.counts(&cut).unwrap(), Counts { asked: 1, done: 0, begun: 1 });
+    let got = run(&plan, &cut, &Witness::default(), false).unwrap();
+    let numbers = |table: &Measured| {
+        let run = &table.runs[0];
+        (run.accuracy, run.nll, run.ece, run.brier, run.sparsity, run.last_accuracy)
+    };
+    assert_eq!(numbers(&got), numbers(&want));
+}
+
+#[test]
+fn a_run_that_diverges_is_missing_and_the_others_go_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut plan = small(&["resnet18-sgd"], 2);
+    plan.overrides.push("schedule.step_size.value=1e6".to_owned());
+    let table = run(&plan, folder.path(), &Witness::default(), false).unwrap();
+    assert_eq!((table.runs.len(), table.failures.len()), (0, 2));
+    assert!(table.failures[0].reason.contains("not finite"), "{:?}", table.failures);
+}
+
+#[test]
+fn missing_data_says_how_to_get_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut plan = small(&["resnet18-sgd"], 1);
+    let nowhere = format!("data.path={}", folder.path().join("nowhere").display());
+    plan.overrides = vec![nowhere];
+    let error = run(&plan, folder.path(), &Witness::default(), false).unwrap_err();
+    assert!(error.to_string().contains("thinfer data get cifar10"), "{error}");
+    let imagenet = Plan::new(PaperTable::Table3, &["sgd".to_owned()], vec![1]).unwrap();
+    let error = run(&imagenet, folder.path(), &Witness::default(), false).unwrap_err();
+    assert!(error.to_string().contains("data/imagenet/train"), "{error}");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "nothing is left behind");
+    plan.overrides = vec!["data.kind=example1".to_owned()];
+    assert_eq!(plan.counts(folder.path()).unwrap_err().exit_code(), 2);
+}
+
+/// The targets of sparse methods can be reached with the layers that stay dense.
+#[test]
+fn every_row_has_a_method_that_can_do_it() {
+    for table in [PaperTable::Table1, PaperTable::Table2, PaperTable::Table3] {
+        let plan = Plan::new(table, &[], vec![1]).unwrap();
+        for row in plan.rows.iter().filter(|row| ["sm", "dsr"].contains(&row.method)) {
+            let (config, short) = plan.config(row, 1).unwrap().unwrap();
+            assert!(!short);
+            assert_eq!(config.prune.target, row.percent.map(|p| f64::from(p) / 100.0));
+            let (side, classes) = match table {
+                PaperTable::Table1 => (32, 10),
+                PaperTable::Table2 => (32, 100),
+                PaperTable::Table3 => (224, 1000),
+            };
+            let shape = Shape { height: side, width: side, channels: 3 };
+            let inputs = ProblemInputs::Image { shape, classes };
+            let problem = Problem { train_rows: 50_000, fingerprint: 0, inputs };
+            let network = build_network(&config, problem).unwrap();
+            let known = image_network(&config.model.name, shape, classes).unwrap();
+            assert_eq!(network.params().len(), known.params().len());
+            build_method(&config, problem, &network, 0)
+                .unwrap_or_else(|error| panic!("{}: {error}", row.name()));
+        }
+    }
+}
