@@ -5,10 +5,11 @@ use std::sync::Arc;
 use thinfer::config::Config;
 use thinfer::data::{ImageData, ImageSet, Images};
 use thinfer::experiment::chain_specs;
-use thinfer::images::classify;
+use thinfer::images::{classify, image_size};
 use thinfer::methods::rank1::{Coeffs, LOCATION, PRE_SCALE, Rank1, divergence, pull};
 use thinfer::methods::{Method, Rates, Tick, initialize, sgd};
 use thinfer::model::{image_network, rank1};
+use thinfer::shrink::{Layout, shrink};
 use thinfer::train::{Chain, ChainSpec};
 use thinfer_engine::augment::Augment;
 use thinfer_engine::elementary::softplus;
@@ -135,6 +136,21 @@ fn it_starts_as_the_authors_program_does() {
         assert_eq!(scales.iter().any(|r| away(r) > 0.1), law == Law::Gaussian);
         assert!((softplus(scales[0]) - 0.0316).abs() < 0.008);
     }
+}
+
+#[test]
+fn nothing_of_it_is_cut_out() {
+    let shape = Shape { height: 8, width: 8, channels: 3 };
+    let plain = image_network("wrn-10-1", shape, 10).unwrap();
+    let mixture = Mixture { members: 2, law: Law::Gaussian, draws: 1 };
+    let network = rank1(&plain, mixture).unwrap();
+    let mut keep = vec![1; network.params().len()];
+    assert_eq!(shrink(&network, &keep, Layout::SMALLEST).unwrap().network, network);
+    let size = image_size(&network, &keep).unwrap();
+    assert_eq!((size.kept, size.bytes.kernels), (keep.len(), size.bytes.whole));
+    keep[5] = 0;
+    let error = shrink(&network, &keep, Layout::SMALLEST).unwrap_err().to_string();
+    assert!(error.contains("random scales"), "{error}");
 }
 
 /// Without data q becomes the prior, whatever its family.

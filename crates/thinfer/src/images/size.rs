@@ -98,8 +98,7 @@ pub fn image_size(network: &Network, keep: &[u8]) -> Result<ImageSize> {
                 // Locations, pre-scales and biases of all members; none is ever pruned.
                 let params = network.params();
                 let own = params[posterior].len() + bias.map_or(0, |bias| params[bias].len());
-                numbers.kernels += own;
-                numbers.channels += own;
+                numbers += own;
             }
             _ => {}
         }
