@@ -24,7 +24,8 @@ impl Lower<'_> {
     pub(super) fn vary_forward(&mut self, at: usize, [x, y]: [Place; 2]) {
         let Op::Vary { posterior, bias, mixture } = self.network.nodes()[at].op else { return };
         let len = self.options.batch * self.channels(at);
-        let (scales, slopes) = (self.arena(len * 4), self.arena(len * 4));
+        let scales = self.arena(len * 4);
+        let slopes = if self.options.training { self.arena(len * 4) } else { Place::NOTHING };
         (self.kept[at], self.saved[at]) = (scales, slopes);
         let noise = Place::new(Space::Noise, 0);
         let wide = self.is_wide(at);

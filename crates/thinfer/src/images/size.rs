@@ -70,11 +70,7 @@ pub struct ImageSize {
 /// channel that keeps its norm shift is not dead. Nothing reads it when all kernels that would are
 /// masked or lead only to channels that nothing reads; in a residual network every block counts.
 pub fn image_size(network: &Network, keep: &[u8]) -> Result<ImageSize> {
-    // Random scales are of members, not of channels that could go.
-    let small = match network.mixture() {
-        Some(_) => None,
-        None => Some(shrink(network, keep, Layout::SMALLEST)?),
-    };
+    let small = shrink(network, keep, Layout::SMALLEST)?;
     let channels = Channels::of(network, keep);
     let mut layers = Vec::new();
     let mut numbers = 0;
@@ -84,12 +80,8 @@ pub fn image_size(network: &Network, keep: &[u8]) -> Result<ImageSize> {
                 let weight = &network.params()[weight];
                 let mut layer = channels.layer(network, NodeId(at), weight, keep);
                 numbers += layer.multiply_adds.kernels / (node.shape.height * node.shape.width);
-                layer.multiply_adds.channels = match &small {
-                    Some(small) => small
-                        .became(NodeId(at))
-                        .map_or(0, |id| small.network.node_multiply_adds(id)),
-                    None => layer.multiply_adds.whole,
-                };
+                let left = small.became(NodeId(at)).map(|id| small.network.node_multiply_adds(id));
+                layer.multiply_adds.channels = left.unwrap_or(0);
                 layers.push(layer);
                 if let Some(bias) = bias {
                     let marks = &keep[network.params()[bias].range()];
@@ -102,9 +94,11 @@ pub fn image_size(network: &Network, keep: &[u8]) -> Result<ImageSize> {
                 // Scale, shift, running mean and running variance.
                 numbers += 4 * (0..node.shape.channels).filter(|&c| channels.lives(at, c)).count();
             }
-            Op::Vary { .. } => {
-                let of_node = node.op.params();
-                numbers += of_node.iter().map(|p| network.params()[*p].len()).sum::<usize>();
+            Op::Vary { posterior, bias, .. } => {
+                // Locations, pre-scales and biases of all members; none is ever pruned.
+                let params = network.params();
+                let own = params[posterior].len() + bias.map_or(0, |bias| params[bias].len());
+                numbers += own;
             }
             _ => {}
         }
@@ -114,9 +108,7 @@ pub fn image_size(network: &Network, keep: &[u8]) -> Result<ImageSize> {
     let (weights, kept_weights) =
         layers.iter().fold((0, 0), |(all, kept), l| (all + l.weights, kept + l.kept));
     let total = |of: fn(&Amounts) -> usize| layers.iter().map(|l| of(&l.multiply_adds)).sum();
-    let left = small.map_or(parameters + stats, |small| {
-        small.network.params().len() + small.network.stats().len()
-    });
+    let left = small.network.params().len() + small.network.stats().len();
     Ok(ImageSize {
         parameters,
         kept,

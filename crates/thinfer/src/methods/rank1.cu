@@ -1,6 +1,6 @@
 // The Rank-1 BNN's update, as in rank1.rs: Nesterov's SGD, with decay for what members share, and for
-// random scales the pull of the prior instead. s0 is buf. A location (mark 4) and the pre-scale behind
-// it (mark 8) are moved by one thread, since the pull of each depends on both.
+// random scales the pull of the prior instead. s0 is buf. A location and the pre-scale behind it
+// are moved by one thread, since the pull of each depends on both.
 #ifndef CAUCHY
 #define CAUCHY 0
 #endif

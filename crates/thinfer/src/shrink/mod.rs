@@ -15,7 +15,7 @@ pub(crate) mod reach;
 mod samples;
 mod speed;
 
-use thinfer_engine::{Network, NodeId};
+use thinfer_engine::{Network, Node, NodeId};
 
 use crate::error::{Error, Result};
 use build::Builder;
@@ -73,6 +73,21 @@ pub struct Shrunk {
 }
 
 impl Shrunk {
+    /// All of a network.
+    fn whole(network: &Network) -> Self {
+        let nodes = network.nodes();
+        let channels = |node: &Node| (0..node.shape.channels as u32).collect::<Vec<u32>>();
+        Self {
+            network: network.clone(),
+            params: (0..network.params().len() as u32).collect(),
+            stats: (0..network.stats().len() as u32).collect(),
+            inputs: channels(&nodes[0]),
+            became: (0..nodes.len()).map(|at| Some(NodeId(at))).collect(),
+            channels: nodes.iter().map(channels).collect(),
+            read: nodes.iter().map(|node| vec![true; node.shape.channels]).collect(),
+        }
+    }
+
     /// The elements of a flat buffer of the larger network that the smaller one has.
     pub fn take<T: Copy>(&self, of_params: &[T]) -> Vec<T> {
         self.params.iter().map(|&at| of_params[at as usize]).collect()
@@ -132,9 +147,11 @@ pub fn shrink(network: &Network, keep: &[u8], layout: Layout) -> Result<Shrunk> 
         )));
     }
     if network.mixture().is_some() {
-        return Err(Error::Data(
-            "the channels of this network have random scales, so none can be cut out; keep it whole".into(),
-        ));
+        if keep.contains(&0) {
+            let problem = "the channels of this network have random scales, so none can be cut out; keep it whole";
+            return Err(Error::Data(problem.into()));
+        }
+        return Ok(Shrunk::whole(network));
     }
     let reach = Channels::of(network, keep);
     let present = Present::of(network, keep, &reach, layout);
