@@ -16,12 +16,14 @@ pub(crate) mod source {
         include_str!("kernels/common.cuh"),
         include_str!("kernels/tiles.cuh"),
         include_str!("kernels/gradient.cuh"),
+        include_str!("kernels/norms.cuh"),
         include_str!("kernels/norm.cu")
     );
     pub(crate) const WHOLE: &str = concat!(
         include_str!("kernels/common.cuh"),
         include_str!("kernels/tiles.cuh"),
         include_str!("kernels/gradient.cuh"),
+        include_str!("kernels/norms.cuh"),
         include_str!("kernels/whole.cu")
     );
     pub(crate) const ELEMENTWISE: &str =

@@ -1,10 +1,6 @@
 // Batch norm over rows = images x pixels, fused with a residual sum and ReLU.
-// `saved` holds by channel: a, b (y = a x + b), mean, 1/sd, and for the way back c2, c3.
 
 // Every kernel is compiled alone, by its K_ name, with the variant that its defines ask for.
-#ifndef RES
-#define RES 0
-#endif
 
 #ifdef K_norm_stats
 // SUM_IN: x is the sum of two inputs and is written on the way.
@@ -28,7 +24,6 @@ extern "C" __global__ void __launch_bounds__(THREADS) norm_stats(
         own_mean = running_mean[own];
         own_variance = running_variance[own];
     }
-    // Sums are taken around the first row, so that a large mean does not swallow the variance.
     float around[V], s0[V], s1[V];
 #pragma unroll
     for (int j = 0; j < V; j++) around[j] = s0[j] = s1[j] = 0.f;
@@ -77,22 +72,10 @@ extern "C" __global__ void __launch_bounds__(THREADS) norm_stats(
     }
     if (!column_totals(t, tx, s0, s1, partial, counters, total)) return;
     if (!finishes) return;
-    const float n = (float)rows;
-    const float d = total[threadIdx.x] / n;
-    const float mean = own_x + d;
-    const float variance = fmaxf(total[tx * V + threadIdx.x] / n - d * d, 0.f);
-    const float inverse = 1.f / sqrtf(variance + eps);
-    const float a = own_scale * inverse;
-    saved[own] = a;
-    saved[channels + own] = own_shift - mean * a;
-    saved[2 * channels + own] = mean;
-    saved[3 * channels + own] = inverse;
-    running_mean[own] = own_mean + momentum * (mean - own_mean);
-    // A single pixel has no unbiased variance: the old one stays.
-    if (rows > 1) {
-        const float unbiased = variance * (n / (n - 1.f));
-        running_variance[own] = own_variance + momentum * (unbiased - own_variance);
-    }
+    const Normal c = normal_of(own_x, total[threadIdx.x], total[tx * V + threadIdx.x], (float)rows,
+                               own_scale, own_shift, eps);
+    save_normal(c, saved, channels, own);
+    move_running(c, running_mean, running_variance, own, own_mean, own_variance, rows, momentum);
 }
 
 #endif
@@ -113,18 +96,16 @@ extern "C" __global__ void norm_fold(const Fold* table, const float* weights, co
 #endif
 
 #ifdef K_norm_apply
-// RES 0: y = a x + b; 1: + other; 2: + a' other + b'. RELU: cut at zero. MASK: one bit a value says
-// what was cut, because the sum cannot be recomputed on the way back.
+// y from x, and by RES from another value or norm.
 extern "C" __global__ void __launch_bounds__(THREADS) norm_apply(
     const act* x, const float* saved, const act* other, const float* saved2, act* y, u8* mask,
     u32 rows, u32 channels, u32 tx) {
     const Tile t = tile(channels, tx);
     if (!t.active) return;
-    float a[V], b[V];
+    float a[V], b[V], a2[V], b2[V], w[V];
     per_channel(saved, t.c, a);
     per_channel(saved + channels, t.c, b);
 #if RES == 2
-    float a2[V], b2[V];
     per_channel(saved2, t.c, a2);
     per_channel(saved2 + channels, t.c, b2);
 #endif
@@ -147,30 +128,11 @@ extern "C" __global__ void __launch_bounds__(THREADS) norm_apply(
             if (row >= rows) break;
             float v[V];
             open(raw[i], v);
-#pragma unroll
-            for (int j = 0; j < V; j++) v[j] = fmaf(a[j], v[j], b[j]);
 #if RES > 0
-            float w[V];
             open(more[i], w);
-#pragma unroll
-            for (int j = 0; j < V; j++) {
-#if RES == 2
-                v[j] += fmaf(a2[j], w[j], b2[j]);
-#else
-                v[j] += w[j];
 #endif
-            }
-#endif
-#ifdef MASK
-            u32 bits = 0;
-#pragma unroll
-            for (int j = 0; j < V; j++) bits |= (v[j] > 0.f ? 1u : 0u) << j;
-            mask[(size_t)row * (channels / V) + t.group] = (u8)bits;
-#endif
-#ifdef RELU
-#pragma unroll
-            for (int j = 0; j < V; j++) v[j] = v[j] <= 0.f ? 0.f : v[j];
-#endif
+            apply_norm(v, w, a, b, a2, b2);
+            mark_and_cut(v, mask, row, channels, t);
             put(y + (size_t)row * channels + t.c, v);
         }
     }
@@ -235,12 +197,11 @@ extern "C" __global__ void __launch_bounds__(THREADS) norm_reduce(
     if (!column_totals(t, tx, s0, s1, partial, counters, total)) return;
     if (!finishes) return;
     const float sum = total[threadIdx.x], product = total[tx * V + threadIdx.x];
-    const float n = (float)rows;
-    const float c2 = -own_a * own_inverse * own_inverse * (product / n);
+    const Slope s = slope_of(own_a, own_mean, own_inverse, sum, product, (float)rows);
     dshift[own] = sum;
     dscale[own] = product * own_inverse;
-    saved[4 * channels + own] = c2;
-    saved[5 * channels + own] = -own_a * (sum / n) - c2 * own_mean;
+    saved[4 * channels + own] = s.c2;
+    saved[5 * channels + own] = s.c3;
 }
 
 #endif
@@ -282,8 +243,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) norm_dx(
             float v[V], g[V];
             open(raw[i], v);
             open_gradient(raw_g[i], v, a, b, g);
-#pragma unroll
-            for (int j = 0; j < V; j++) g[j] = fmaf(a[j], g[j], fmaf(c2[j], v[j], c3[j]));
+            norm_slope(g, v, a, c2, c3);
 #ifdef EXTRA
             float w[V];
             open(more[i], w);

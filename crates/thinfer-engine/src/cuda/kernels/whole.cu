@@ -5,9 +5,6 @@
 // block takes parts until none is left, and only then waits. Whoever is waited for is running then, and
 // no launch can hang, whatever else the device does. Sums are added part by part in their order, so it
 // does not matter who made them.
-#ifndef RES
-#define RES 0
-#endif
 
 #define MOST_PARTS 256
 #define MOST_COLUMNS (16 * V)
@@ -146,7 +143,6 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) norm_forward(
         own_scale = scale[own];
         own_shift = shift[own];
     }
-    // Sums are taken around the first row, so that a large mean does not swallow the variance.
     float around[V];
     Tile t = part_of(0, channels, tx);
     const u32 turns = (height + ROWS_AHEAD * t.step - 1) / (ROWS_AHEAD * t.step) * ROWS_AHEAD;
@@ -217,26 +213,14 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) norm_forward(
     if (threadIdx.x == 0) before = atomicAdd(column.passed, 1u);
     if (count > 0) add_parts(tx, rows, partial);
     if (finishes && count > 0) {
-        const float n = (float)height;
-        const float d = rows[threadIdx.x] / n;
-        const float mean = own_x + d;
-        const float variance = fmaxf(rows[tx * V + threadIdx.x] / n - d * d, 0.f);
-        const float inverse = 1.f / sqrtf(variance + eps);
-        const float a = own_scale * inverse, b = own_shift - mean * a;
-        coefficients[threadIdx.x] = a;
-        coefficients[tx * V + threadIdx.x] = b;
+        const Normal c = normal_of(own_x, rows[threadIdx.x], rows[tx * V + threadIdx.x], (float)height,
+                                   own_scale, own_shift, eps);
+        coefficients[threadIdx.x] = c.a;
+        coefficients[tx * V + threadIdx.x] = c.b;
         if (parts[0] == 0) {
-            saved[own] = a;
-            saved[channels + own] = b;
-            saved[2 * channels + own] = mean;
-            saved[3 * channels + own] = inverse;
-            const float own_mean = running_mean[own];
-            running_mean[own] = own_mean + momentum * (mean - own_mean);
-            // A single pixel has no unbiased variance: the old one stays.
-            if (height > 1) {
-                const float unbiased = variance * (n / (n - 1.f)), old = running_variance[own];
-                running_variance[own] = old + momentum * (unbiased - old);
-            }
+            save_normal(c, saved, channels, own);
+            move_running(c, running_mean, running_variance, own, running_mean[own],
+                         running_variance[own], height, momentum);
         }
     }
     __syncthreads();
@@ -245,11 +229,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) norm_forward(
 #else
     const act* from = x;
 #endif
-    float a[V], b[V];
+    float a[V], b[V], a2[V], b2[V], w[V];
     per_channel(coefficients, t.x * V, a);
     per_channel(coefficients + tx * V, t.x * V, b);
 #if RES == 2
-    float a2[V], b2[V];
     if (t.active) {
         per_channel(saved2, t.c, a2);
         per_channel(saved2 + channels, t.c, b2);
@@ -276,30 +259,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) norm_forward(
                 if (row >= height) break;
                 float v[V];
                 open(raw[i], v);
-#pragma unroll
-                for (int j = 0; j < V; j++) v[j] = fmaf(a[j], v[j], b[j]);
 #if RES > 0
-                float w[V];
                 open(more[i], w);
-#pragma unroll
-                for (int j = 0; j < V; j++) {
-#if RES == 2
-                    v[j] += fmaf(a2[j], w[j], b2[j]);
-#else
-                    v[j] += w[j];
 #endif
-                }
-#endif
-#ifdef MASK
-                u32 bits = 0;
-#pragma unroll
-                for (int j = 0; j < V; j++) bits |= (v[j] > 0.f ? 1u : 0u) << j;
-                mask[(size_t)row * (channels / V) + t.group] = (u8)bits;
-#endif
-#ifdef RELU
-#pragma unroll
-                for (int j = 0; j < V; j++) v[j] = v[j] <= 0.f ? 0.f : v[j];
-#endif
+                apply_norm(v, w, a, b, a2, b2);
+                mark_and_cut(v, mask, row, channels, t);
                 put(y + (size_t)row * channels + t.c, v);
             }
         }
@@ -384,10 +348,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) norm_backward(
     if (count > 0) add_parts(tx, rows, partial);
     if (finishes && count > 0) {
         const float sum = rows[threadIdx.x], product = rows[tx * V + threadIdx.x];
-        const float n = (float)height;
-        const float c2 = -own_a * own_inverse * own_inverse * (product / n);
-        coefficients[threadIdx.x] = c2;
-        coefficients[tx * V + threadIdx.x] = -own_a * (sum / n) - c2 * own_mean;
+        const Slope s = slope_of(own_a, own_mean, own_inverse, sum, product, (float)height);
+        coefficients[threadIdx.x] = s.c2;
+        coefficients[tx * V + threadIdx.x] = s.c3;
         if (parts[0] == 0) {
             dshift[own] = sum;
             dscale[own] = product * own_inverse;
@@ -434,8 +397,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) norm_backward(
 #else
                 open_gradient(raw_g[i], v, a, b, g);
 #endif
-#pragma unroll
-                for (int j = 0; j < V; j++) g[j] = fmaf(a[j], g[j], fmaf(c2[j], v[j], c3[j]));
+                norm_slope(g, v, a, c2, c3);
 #ifdef EXTRA
                 float w[V];
                 open(more[i], w);
