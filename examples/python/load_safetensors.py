@@ -78,6 +78,8 @@ class Thin(nn.Module):
             return x.mean((2, 3)) if x.dim() == 4 else x
         if op == "add":
             return x + other if x.dim() == other.dim() else x.flatten(1) + other.flatten(1)
+        if op == "pick":
+            return x.flatten(1)[:, layer["places"]]
         if op == "select":
             return x[:, layer["channels"]]
         if op == "spread":

@@ -10,6 +10,7 @@ mod context;
 mod device;
 mod download;
 mod failure;
+mod frozen;
 mod image_summary;
 mod interrupt;
 mod output;

@@ -8,7 +8,7 @@ use thinfer::run::{ImageRun, Run, Trained};
 use thinfer::train::OnCuda;
 
 use crate::device::Chosen;
-use crate::{image_summary, summary};
+use crate::{frozen, image_summary, summary};
 
 /// A run and its evaluation.
 pub(crate) enum Worth<'a> {
@@ -48,8 +48,14 @@ impl<'a> Worth<'a> {
     /// As text; `trained` is how long it took, where that is known.
     pub(crate) fn text(&self, trained: Option<f64>) -> String {
         match self {
-            Worth::Table(_, evaluation) => summary::to_text(evaluation, trained),
-            Worth::Images(_, judged) => image_summary::to_text(&judged.evaluation, trained),
+            Worth::Table(run, evaluation) => {
+                summary::to_text(evaluation, trained)
+                    + &frozen::to_text(&run.results, &run.info.config)
+            }
+            Worth::Images(run, judged) => {
+                image_summary::to_text(&judged.evaluation, trained)
+                    + &frozen::to_text(&run.results, &run.info.config)
+            }
         }
     }
 

@@ -62,8 +62,10 @@ pub struct Call {
 pub struct Clip {
     /// The largest norm that stays as it is.
     pub most: f64,
-    /// The norm is taken over elements whose mark has one of these bits.
+    /// The norm is taken over elements whose mark has one of these bits,
     pub among: u8,
+    /// and none of these.
+    pub except: u8,
 }
 
 /// One piece of all buffers, as a [`Pass`] sees it.
@@ -417,7 +419,8 @@ fn clip_factor(gradient: &[f32], marks: &[u8], clip: Clip) -> f32 {
         || {
             for (gradient, marks) in gradient.chunks(LANES).zip(marks.chunks(LANES)) {
                 for ((sum, g), mark) in sums.iter_mut().zip(gradient).zip(marks) {
-                    let counted = if mark & clip.among == 0 { 0.0 } else { f64::from(*g) };
+                    let counts = mark & clip.among != 0 && mark & clip.except == 0;
+                    let counted = if counts { f64::from(*g) } else { 0.0 };
                     *sum += counted * counted;
                 }
             }

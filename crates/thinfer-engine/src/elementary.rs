@@ -63,6 +63,16 @@ pub fn sigmoid(x: f32) -> f32 {
     1.0 / (1.0 + exp(-x))
 }
 
+/// ln(1 + eˣ); relative error below 4e-6.
+#[inline(always)]
+pub fn softplus(x: f32) -> f32 {
+    let e = exp(-x.abs());
+    // 1 + e loses the digits of a small e, the series does not.
+    let series = e * (1.0 - e * (0.5 - e * (1.0 / 3.0 - 0.25 * e)));
+    let tail = if e >= 0.03 { ln(1.0 + e) } else { series };
+    if x > 0.0 { x + tail } else { tail }
+}
+
 /// ln(p / (1 − p)), the inverse of [`sigmoid`].
 #[inline(always)]
 pub fn logit(p: f32) -> f32 {
@@ -132,6 +142,8 @@ mod tests {
         assert!(worst((-87.0, 88.0), 1e-300, exp, f64::exp) < 3e-7);
         assert!(worst((-30.0, 30.0), 1.0, sigmoid, |x| 1.0 / (1.0 + (-x).exp())) < 2e-7);
         assert!(worst((-10.0, 10.0), 1.0, tanh, f64::tanh) < 3e-7);
+        let softplus_f64 = |x: f64| x.max(0.0) + (-x.abs()).exp().ln_1p();
+        assert!(worst((-80.0, 30.0), 1e-300, softplus, softplus_f64) < 4e-6);
         assert!(worst((-10.0, 10.0), 1.0, |x| logit(sigmoid(x)), |x| x) < 2e-3);
     }
 
@@ -151,5 +163,6 @@ mod tests {
         assert!(exp(f32::NAN).is_nan());
         assert!(sigmoid(f32::NAN).is_nan());
         assert!(tanh(f32::NAN).is_nan());
+        assert!(softplus(f32::NAN).is_nan());
     }
 }

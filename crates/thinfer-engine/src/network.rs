@@ -1,10 +1,12 @@
 use serde::{Deserialize, Serialize};
 
 use crate::error::EngineError;
+use crate::mixture::Mixture;
 use crate::ops::loss::Loss;
 use crate::param::ParamTable;
 
 mod builder;
+mod held;
 
 pub use builder::NetworkBuilder;
 
@@ -136,11 +138,27 @@ pub enum Op {
         /// Which, each at most once.
         channels: Vec<u32>,
     },
+    /// Some numbers of an image as a plain vector: number j of the output is number `places[j]` of the
+    /// input, counted row by row, pixel by pixel, channels last.
+    Pick {
+        /// Which, each at most once.
+        places: Vec<u32>,
+    },
     /// Channels put into a wider image: input channel j becomes output channel `channels[j]`, and
     /// the others are zero.
     Spread {
         /// Where each goes, no two to one place.
         channels: Vec<u32>,
+    },
+    /// `y = s x + b` by channel, where s = clip(m + softplus(r) z, ±10) is drawn anew for every row,
+    /// channel and pass, from the location m and the pre-scale r of the row's member.
+    Vary {
+        /// m and r, a parameter.
+        posterior: usize,
+        /// A bias for each member, where there is one.
+        bias: Option<usize>,
+        /// The members and the law of z.
+        mixture: Mixture,
     },
 }
 
@@ -158,10 +176,11 @@ pub struct Node {
 }
 
 impl Node {
-    /// The list of a [`Op::Select`] or [`Op::Spread`]; empty for any other node.
+    /// The list of a [`Op::Select`], [`Op::Pick`] or [`Op::Spread`]; empty for any other node.
     pub fn list(&self) -> &[u32] {
         match &self.op {
             Op::Select { channels } | Op::Spread { channels } => channels,
+            Op::Pick { places } => places,
             _ => &[],
         }
     }
@@ -179,6 +198,7 @@ pub struct Network {
     stats: ParamTable,
     output: NodeId,
     loss: Loss,
+    wanted: held::Wanted,
 }
 
 /// A network as it stands in a file, before it is checked.
@@ -234,8 +254,12 @@ impl TryFrom<Unchecked> for Network {
                 Op::Tanh => drop(builder.tanh(input(0)?)?),
                 Op::Add => drop(builder.add(input(0)?, input(1)?)?),
                 Op::Select { channels } => drop(builder.select(input(0)?, channels.clone())?),
+                Op::Pick { places } => drop(builder.pick(input(0)?, places.clone())?),
                 Op::Spread { channels } => {
                     builder.spread(input(0)?, channels.clone(), node.shape.channels)?;
+                }
+                Op::Vary { bias, mixture, .. } => {
+                    builder.vary(&node.name, input(0)?, *mixture, bias.is_some())?;
                 }
             }
         }
@@ -270,6 +294,25 @@ impl Network {
     /// Whether a row's output depends on the other rows of its batch in training.
     pub fn couples_rows(&self) -> bool {
         self.nodes.iter().any(|n| matches!(n.op, Op::BatchNorm { .. }))
+    }
+
+    /// The members that share this network, where its channels have random scales.
+    pub fn mixture(&self) -> Option<Mixture> {
+        self.nodes.iter().find_map(|node| match node.op {
+            Op::Vary { mixture, .. } => Some(mixture),
+            _ => None,
+        })
+    }
+
+    /// How often an example stands in a batch of training: once for every member.
+    pub fn repeats(&self) -> usize {
+        self.mixture().map_or(1, |mixture| mixture.members)
+    }
+
+    /// How many random scales a row has in the nodes before `at`: their numbers key the noise.
+    pub(crate) fn scales_before(&self, at: usize) -> usize {
+        let varies = |node: &&Node| matches!(node.op, Op::Vary { .. });
+        self.nodes[..at].iter().filter(varies).map(|node| node.shape.channels).sum()
     }
 
     /// The node whose value is the network's output.
@@ -341,20 +384,26 @@ impl Network {
 
     /// Multiply-adds of one row through the network.
     pub fn multiply_adds(&self) -> usize {
-        let of = |node: &Node| match node.op {
+        (0..self.nodes.len()).map(|at| self.node_multiply_adds(NodeId(at))).sum()
+    }
+
+    /// Multiply-adds of one row through a node.
+    pub fn node_multiply_adds(&self, node: NodeId) -> usize {
+        let node = &self.nodes[node.0];
+        match node.op {
             Op::Linear { weight, .. } => self.params[weight].len(),
             Op::Conv2d { weight, .. } => {
                 self.params[weight].len() * node.shape.height * node.shape.width
             }
             _ => 0,
-        };
-        self.nodes.iter().map(of).sum()
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mixture::Law;
 
     fn residual() -> Network {
         let mut b = NetworkBuilder::new(4);
@@ -452,9 +501,35 @@ mod tests {
         assert!(b.spread(NodeId(0), vec![4, 0, 1], 5).is_ok());
     }
 
+    fn varied() -> Network {
+        let mixture = Mixture { members: 3, law: Law::Cauchy, draws: 2 };
+        let mut b = NetworkBuilder::image(Shape { height: 5, width: 4, channels: 4 });
+        let h = b.vary("conv1.in", b.input(), mixture, false).unwrap();
+        let h = b.conv2d("conv1", h, 2, Window::square(3, 1, 1)).unwrap();
+        let out = b.vary("conv1.out", h, mixture, true).unwrap();
+        let out = b.global_average_pool(out).unwrap();
+        b.finish(out, Loss::cross_entropy()).unwrap()
+    }
+
+    #[test]
+    fn members_are_those_of_one_mixture() {
+        let network = varied();
+        assert_eq!((network.repeats(), residual().repeats()), (3, 1));
+        assert_eq!(network.scales_before(network.nodes().len()), 4 + 2);
+        let shape = |name: &str| network.params().find(name).map(|p| p.shape.clone());
+        assert_eq!(shape("conv1.in.posterior"), Some(vec![3, 4, 2]));
+        assert_eq!(shape("conv1.out.bias"), Some(vec![3, 2]));
+        let mut b = NetworkBuilder::new(2);
+        let of = |members| Mixture { members, law: Law::Gaussian, draws: 1 };
+        assert!(b.vary("a", NodeId(0), of(0), false).is_err());
+        let h = b.vary("a", NodeId(0), of(2), false).unwrap();
+        let error = b.vary("b", h, of(3), false).unwrap_err().to_string();
+        assert!(error.contains("other members"), "{error}");
+    }
+
     #[test]
     fn a_network_survives_a_file() {
-        for network in [residual(), convolutional(), indexed()] {
+        for network in [residual(), convolutional(), indexed(), varied()] {
             let text = serde_json::to_string(&network).unwrap();
             assert_eq!(serde_json::from_str::<Network>(&text).unwrap(), network);
         }

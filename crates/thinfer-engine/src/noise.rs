@@ -40,6 +40,10 @@ pub enum Stream {
     Augment = 10,
     /// Which weights live: the first masks, and growth at random places.
     Mask = 11,
+    /// Random channel scales in training.
+    TrainedScale = 12,
+    /// Random channel scales in predictions.
+    PredictedScale = 13,
 }
 
 /// The same noise for CUDA kernels, with the elementary functions it needs. A kernel that draws
@@ -187,6 +191,22 @@ impl Key {
         }
     }
 
+    /// Fills `out` with the standard Cauchy numbers of `step` from index `first` on: tangents of
+    /// uniform angles, which may be infinite.
+    pub fn cauchys(self, step: u64, first: usize, out: &mut [f32]) {
+        vectorize(
+            #[inline(always)]
+            || {
+                for (index, out) in (first..).zip(out) {
+                    let within = index % TILE;
+                    let words = self.words(step, (index / TILE * WIDTH + within % WIDTH) as u32);
+                    let (s, c) = sin_cos_turn(words[within / WIDTH]);
+                    *out = s / c;
+                }
+            },
+        );
+    }
+
     /// A uniform number in (0, 1), one of 2³¹ equally spaced values.
     pub fn uniform(self, step: u64, index: usize) -> f32 {
         let word = self.words(step, index as u32)[0] >> 8;
@@ -257,6 +277,23 @@ mod tests {
         let mut values = vec![0.0; n];
         key.normals(step, 0, &mut values);
         values.into_iter().map(f64::from).collect()
+    }
+
+    #[test]
+    fn cauchy_numbers_have_the_quartiles_of_their_law() {
+        let n = 1 << 18;
+        let mut x = vec![0.0; n];
+        Key::new(7, 0, Stream::TrainedScale).cauchys(3, 5, &mut x);
+        // P(x < t) = 1/2 + atan(t) / π, and five standard errors of a share.
+        for t in [-3.0f64, -1.0, 0.0, 0.5, 10.0] {
+            let share = x.iter().filter(|x| f64::from(**x) < t).count() as f64 / n as f64;
+            let want = 0.5 + t.atan() / std::f64::consts::PI;
+            let error = (want * (1.0 - want) / n as f64).sqrt();
+            assert!((share - want).abs() < 5.0 * error, "{t}: {share} against {want}");
+        }
+        let mut piece = vec![0.0; 40];
+        Key::new(7, 0, Stream::TrainedScale).cauchys(3, 105, &mut piece);
+        assert_eq!(piece, x[100..140]);
     }
 
     fn correlation(a: &[f64], b: &[f64]) -> f64 {

@@ -18,6 +18,8 @@ pub enum Role {
     RunningMean,
     /// The running variance of a batch norm; a statistic, not a parameter.
     RunningVariance,
+    /// Location and pre-scale of random channel scales, stored member by channel by these two.
+    RandomScale,
     /// The logarithm of a learned noise standard deviation.
     LogScale,
 }

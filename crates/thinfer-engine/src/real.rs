@@ -33,6 +33,10 @@ pub(crate) trait Real:
     fn of_single(value: f32) -> Self;
     fn wide(self) -> f64;
     fn tanh(self) -> Self;
+    /// ln(1 + eˣ)
+    fn softplus(self) -> Self;
+    /// 1 / (1 + e⁻ˣ)
+    fn sigmoid(self) -> Self;
     /// The values themselves where they are single precision, for kernels written for it alone.
     fn singles(values: &[Self]) -> Option<&[f32]>;
     /// The same, to write.
@@ -67,6 +71,12 @@ impl Real for f32 {
     fn tanh(self) -> Self {
         elementary::tanh(self)
     }
+    fn softplus(self) -> Self {
+        elementary::softplus(self)
+    }
+    fn sigmoid(self) -> Self {
+        elementary::sigmoid(self)
+    }
     fn singles(values: &[Self]) -> Option<&[f32]> {
         Some(values)
     }
@@ -100,6 +110,12 @@ impl Real for f64 {
     }
     fn tanh(self) -> Self {
         f64::tanh(self)
+    }
+    fn softplus(self) -> Self {
+        self.max(0.0) + (-self.abs()).exp().ln_1p()
+    }
+    fn sigmoid(self) -> Self {
+        1.0 / (1.0 + (-self).exp())
     }
     fn singles(_: &[Self]) -> Option<&[f32]> {
         None

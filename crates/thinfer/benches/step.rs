@@ -9,7 +9,7 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 use thinfer::config::Config;
 use thinfer::data::Bundle;
 use thinfer::experiment::{build_method, build_network, chain_specs};
-use thinfer::methods::em_mcmc::{Cadence, EmMcmc, EmMcmcMethod};
+use thinfer::methods::em_mcmc::{AfterFreeze, Cadence, EmMcmc, EmMcmcMethod};
 use thinfer::methods::sghmc::{NoiseRule, RhoRule, Sghmc, SghmcMethod};
 use thinfer::methods::{Method, Rates, Tick, initialize};
 use thinfer::model::image_network;
@@ -254,6 +254,7 @@ fn em_and_prune(criterion: &mut Criterion) {
                 hard_threshold: HardThreshold::Given(0.05),
                 warm_up_epochs: 0,
                 freeze_after_epochs: None,
+                after_freeze: AfterFreeze::Em,
                 cadence: Cadence::Epoch,
                 regrow: false,
             };

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use thinfer_engine::noise::{Key, Stream};
-use thinfer_engine::{Loss, Network, Shape};
+use thinfer_engine::{Law, Loss, Mixture, Network, Shape};
 
 use crate::config::{Config, Members, MethodKind, NoiseModel, PruneConfig};
 use crate::data::{Bundle, ImageData, Task};
@@ -15,17 +15,20 @@ use crate::methods::cv_adam::{CvAdam, CvAdamMethod};
 use crate::methods::dpf_lin::{DpfLin, DpfLinMethod};
 use crate::methods::dsr::{Dsr, DsrMethod};
 use crate::methods::em_mcmc::{EmMcmc, EmMcmcMethod};
+use crate::methods::rank1::Rank1;
 use crate::methods::sgd::Sgd;
 use crate::methods::sghmc::{Sghmc, SghmcMethod};
 use crate::methods::sm::{Sm, SmMethod};
 use crate::methods::sparse::Layers;
-use crate::model::{image_network_with, mlp};
+use crate::model::{image_network_with, mlp, rank1};
 use crate::prune::{Channels, HardThreshold, Rule, SoftThreshold, Target, group_network};
 use crate::schedule::{Clock, sampling_epochs};
-use crate::train::{ChainSpec, Schedules, Trace};
+use crate::train::{ChainSpec, Freezing, Schedules, Trace};
 
 /// Records in a history, at most about this many.
 const RECORDS: usize = 500;
+/// The share of a layer's kept weights that have to settle before it is frozen whole.
+const LAYER_SHARE: f64 = 0.9;
 
 /// What networks and methods need to know about data.
 #[derive(Clone, Copy, Debug)]
@@ -77,8 +80,24 @@ impl From<&ImageData> for Problem<'_> {
 
 /// The network that a configuration asks for, on some data.
 pub fn build_network<'a>(config: &Config, data: impl Into<Problem<'a>>) -> Result<Network> {
+    let network = plain_network(config, data.into())?;
+    let method = &config.method;
+    if method.kind != MethodKind::Rank1 {
+        return Ok(network);
+    }
+    Ok(rank1(
+        &network,
+        Mixture {
+            members: method.members.unwrap_or(1),
+            law: method.posterior.unwrap_or(Law::Gaussian),
+            draws: method.draws.unwrap_or(1),
+        },
+    )?)
+}
+
+fn plain_network(config: &Config, data: Problem<'_>) -> Result<Network> {
     let model = &config.model;
-    let (columns, outputs, loss) = match data.into().inputs {
+    let (columns, outputs, loss) = match data.inputs {
         ProblemInputs::Image { shape, classes } => {
             let loss = Loss::CrossEntropy { smoothing: model.label_smoothing };
             if model.name != "mlp" {
@@ -141,6 +160,18 @@ pub fn build_method<'a>(
     let freeze_after_epochs = freeze_after_epochs(prune, &cycles)?;
     Ok(match method.kind {
         MethodKind::Sgd => Arc::new(sgd),
+        MethodKind::Rank1 => {
+            let steps = train_rows.div_ceil(config.train.batch.min(train_rows).max(1));
+            Arc::new(Rank1 {
+                momentum: method.momentum,
+                weight_decay: prior.weight_decay,
+                train_rows,
+                law: method.posterior.unwrap_or(Law::Gaussian),
+                prior_sd: method.prior_sd.unwrap_or(0.1),
+                kl_steps: method.kl_epochs.unwrap_or(1.0) * steps as f64,
+                random_sign: method.random_sign.unwrap_or(0.5),
+            })
+        }
         MethodKind::Csgld | MethodKind::Csghmc => Arc::new(CsgmcmcMethod {
             config: Csgmcmc {
                 momentum: if method.kind == MethodKind::Csgld { 0.0 } else { method.beta1 },
@@ -217,6 +248,7 @@ pub fn build_method<'a>(
                     hard_threshold,
                     warm_up_epochs: prune.warm_up_epochs,
                     freeze_after_epochs,
+                    after_freeze: prune.after_freeze,
                     cadence: prune.cadence,
                     regrow: prune.regrow,
                 },
@@ -244,6 +276,35 @@ fn freeze_after_epochs(prune: &PruneConfig, cycles: &[Range<usize>]) -> Result<O
         return Err(Error::config("prune.freeze_after_cycles", problem));
     };
     Ok(Some(cycle.end.saturating_sub(1)))
+}
+
+/// When weights are frozen, where a configuration asks for it.
+fn freezing(
+    config: &Config,
+    data: Problem<'_>,
+    network: &Network,
+    cycles: &[Range<usize>],
+) -> Result<Option<Freezing>> {
+    let Some(below) = config.train.freeze_below else { return Ok(None) };
+    // Two ends are compared, and something has to be left to train.
+    let [ends @ .., _] = cycles else { return Ok(None) };
+    if ends.len() < 2 {
+        let problem = format!(
+            "compares the ends of two cycles and saves time in a third, but the run has {}; give schedule.step_size.cycles of 3 or more",
+            cycles.len()
+        );
+        return Err(Error::config("train.freeze_below", problem));
+    }
+    let columns = match data.inputs {
+        ProblemInputs::Table { groups, .. } => Some(groups),
+        ProblemInputs::Image { .. } => None,
+    };
+    Ok(Some(Freezing {
+        below,
+        layer_share: config.train.freeze_layer_share.unwrap_or(LAYER_SHARE),
+        groups: group_network(network, config.prior.group, columns),
+        cycle_ends: ends.iter().map(|cycle| cycle.end.saturating_sub(1)).collect(),
+    }))
 }
 
 /// The chains that a configuration asks for.
@@ -279,6 +340,7 @@ pub fn chain_specs<'a>(config: &Config, data: impl Into<Problem<'a>>) -> Result<
         config.train.record_every_epochs.unwrap_or(clock.epochs.div_ceil(RECORDS)).max(1);
     let fingerprint = config.fingerprint()? ^ data.fingerprint;
     let trace = Trace::new(&network, &config.train.trace)?;
+    let freeze = freezing(config, data, &network, &cycles)?.map(Arc::new);
     (0..config.chains as u32)
         .map(|chain| {
             Ok(ChainSpec {
@@ -294,6 +356,7 @@ pub fn chain_specs<'a>(config: &Config, data: impl Into<Problem<'a>>) -> Result<
                 evaluate_every: config.train.evaluate_every_epochs,
                 precision: config.train.precision.into(),
                 shrink: config.prune.shrink,
+                freeze: freeze.clone(),
                 trace: trace.clone(),
                 fingerprint,
             })

@@ -2,11 +2,13 @@
 
 mod convnet;
 mod lenet;
+mod rank1;
 mod resnet;
 mod wide_resnet;
 
 pub use convnet::convnet;
 pub use lenet::lenet;
+pub use rank1::rank1;
 pub use resnet::{Stem, resnet};
 pub use wide_resnet::wide_resnet;
 

@@ -550,13 +550,13 @@ pub fn write_text(path: &Path, text: &str) -> Result<()> {
 /// The history of all chains as one table.
 fn history_csv(results: &[ChainResult]) -> String {
     let mut text = String::from(
-        "chain,epoch,loss,step_size,temperature,effective_temperature,tau_mean,tau_sd,spike_share,pruned_share,live_inputs,largest_loss,clipped_steps,sparsity,work,hard_threshold,test_accuracy,test_nll\n",
+        "chain,epoch,loss,step_size,temperature,effective_temperature,tau_mean,tau_sd,spike_share,pruned_share,live_inputs,largest_loss,clipped_steps,sparsity,work,frozen,backward,hard_threshold,test_accuracy,test_nll\n",
     );
     let cell = |value: Option<f64>| value.map_or(String::new(), |v| v.to_string());
     for result in results {
         for r in &result.records {
             text.push_str(&format!(
-                "{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n",
+                "{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n",
                 result.chain,
                 r.epoch,
                 r.loss,
@@ -572,6 +572,8 @@ fn history_csv(results: &[ChainResult]) -> String {
                 r.clipped_steps,
                 r.sparsity,
                 r.work,
+                r.frozen,
+                r.backward,
                 cell(r.hard_threshold),
                 cell(r.test_accuracy),
                 cell(r.test_nll)

@@ -10,7 +10,7 @@ use std::path::Path;
 
 use safetensors::SafeTensors;
 use safetensors::tensor::{Dtype, TensorView};
-use thinfer_engine::{Network, Op, Param};
+use thinfer_engine::{Network, Op, Param, Shape};
 
 use crate::error::{Error, Result};
 use crate::posterior::Tensors;
@@ -48,6 +48,18 @@ impl Inner {
     fn places(self) -> impl Iterator<Item = usize> {
         (0..self.channels).flat_map(move |c| (0..self.pixels).map(move |p| p * self.channels + c))
     }
+}
+
+/// Places of numbers of an image, counted pixel by pixel, as PyTorch counts them.
+pub(crate) fn channel_by_channel(places: &[u32], image: Shape) -> Vec<u32> {
+    let (channels, pixels) = (image.channels as u32, (image.height * image.width) as u32);
+    places.iter().map(|place| place % channels * pixels + place / channels).collect()
+}
+
+/// Places of numbers of an image, counted channel by channel, as the engine counts them.
+pub(crate) fn pixel_by_pixel(places: &[u32], image: Shape) -> Vec<u32> {
+    let (channels, pixels) = (image.channels as u32, (image.height * image.width) as u32);
+    places.iter().map(|place| place % pixels * channels + place / pixels).collect()
 }
 
 /// One tensor of the file: where it belongs, and how it differs.

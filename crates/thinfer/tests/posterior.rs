@@ -7,7 +7,7 @@
 
 use thinfer::methods::csgmcmc::{Csgmcmc, CsgmcmcMethod};
 use thinfer::methods::cv_adam::{self, CvAdam, CvAdamMethod};
-use thinfer::methods::em_mcmc::{Cadence, EmMcmc, EmMcmcMethod};
+use thinfer::methods::em_mcmc::{AfterFreeze, Cadence, EmMcmc, EmMcmcMethod};
 use thinfer::methods::sgd::{self};
 use thinfer::methods::sghmc::{
     Coeffs, Gradient, NoiseRule, RHO, RhoRule, Sghmc, SghmcMethod, Tau, rho_step,
@@ -446,6 +446,7 @@ fn algorithm_3_recovers_the_posterior_under_slab_and_spike() {
             hard_threshold: HardThreshold::Given(1e-30),
             warm_up_epochs: 0,
             freeze_after_epochs: None,
+            after_freeze: AfterFreeze::Em,
             cadence: Cadence::Step,
             regrow: false,
         };

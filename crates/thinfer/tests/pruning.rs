@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use thinfer::methods::em_mcmc::{Cadence, EmMcmc, EmMcmcMethod};
+use thinfer::methods::em_mcmc::{AfterFreeze, Cadence, EmMcmc, EmMcmcMethod};
 use thinfer::methods::sghmc::{NoiseRule, RhoRule, Sghmc};
 use thinfer::methods::{Method, Rates, Tick, initialize};
 use thinfer::prune::{
@@ -49,6 +49,15 @@ fn network() -> Network {
 }
 
 fn method(network: &Network, hard_threshold: HardThreshold, regrow: bool) -> Arc<dyn Method> {
+    method_then(network, hard_threshold, regrow, AfterFreeze::Em)
+}
+
+fn method_then(
+    network: &Network,
+    hard_threshold: HardThreshold,
+    regrow: bool,
+    after_freeze: AfterFreeze,
+) -> Arc<dyn Method> {
     let sghmc = Sghmc {
         beta1: 0.1,
         beta2: 1.0,
@@ -66,6 +75,7 @@ fn method(network: &Network, hard_threshold: HardThreshold, regrow: bool) -> Arc
         hard_threshold,
         warm_up_epochs: 10,
         freeze_after_epochs: Some(30),
+        after_freeze,
         cadence: Cadence::Epoch,
         regrow,
     };
@@ -169,4 +179,18 @@ fn a_target_is_held_from_its_epoch_on() {
         assert!(held[0] >= 0.5 && held[0] < 0.5 + one_channel, "{held:?}");
         assert!(trained.accuracy > 0.95, "{} right with regrow = {regrow}", trained.accuracy);
     }
+}
+
+#[test]
+fn what_is_left_after_the_freeze_is_in_the_slab_where_asked_for() {
+    let network = network();
+    let spikes = |after: AfterFreeze| {
+        let method = method_then(&network, HardThreshold::Given(0.05), false, after);
+        let trained = train(&network, method.as_ref());
+        let marks = trained.arena.marks();
+        let kept = marks.iter().filter(|mark| *mark & KEEP != 0);
+        kept.filter(|mark| *mark & SLAB == 0).count()
+    };
+    assert!(spikes(AfterFreeze::Em) > 0);
+    assert_eq!(spikes(AfterFreeze::Slab), 0);
 }

@@ -66,6 +66,36 @@ fn dfp_resumes_to_the_same_bits() {
     assert_resumes(&["prune.regrow=false", "prune.shrink=always"]);
 }
 
+const FREEZE: [&str; 4] = [
+    "schedule.step_size.cycles=4",
+    "train.samples_per_cycle=1",
+    "train.freeze_below=0.2",
+    "train.freeze_layer_share=0.5",
+];
+
+#[test]
+fn a_run_that_freezes_resumes_to_the_same_bits() {
+    for more in [
+        &["prune.shrink=never"][..],
+        &["prune.shrink=always"],
+        &["prune.regrow=true", "prune.freeze_after_epochs=4", "prune.shrink=always"],
+        &["method.kind=sghmc", "method.clip=0.5"],
+        // Wide enough for the kernels that read rows in place.
+        &["data.columns=70"],
+    ] {
+        let settings = [&FREEZE[..], more].concat();
+        assert_resumes(&settings);
+        let (spec, data) = spec(&settings);
+        let mut chain = Chain::start(spec).unwrap();
+        while !chain.is_done() {
+            chain.advance(&data.train).unwrap();
+        }
+        let last = chain.records().last().unwrap();
+        assert!(last.frozen > 0.0 && last.backward < 1.0, "{more:?}: {last:?}");
+        assert!(chain.records()[3].frozen == 0.0, "the first two cycles train everything");
+    }
+}
+
 #[test]
 fn dpf_resumes_to_the_same_bits() {
     assert_resumes(&["prune.regrow=true"]);

@@ -4,7 +4,7 @@ use thinfer::config::Config;
 use thinfer::data::{Bundle, ImageData};
 use thinfer::experiment::chain_specs;
 use thinfer::posterior::{Posterior, Predictive};
-use thinfer::prune::KEEP;
+use thinfer::prune::{FIXED, KEEP};
 use thinfer::shrink::{Layout, shrink_posterior};
 use thinfer::train::{Chain, Examples};
 
@@ -21,12 +21,17 @@ fn chain<'a>(
 
 /// Steps both chains side by side and compares weights, ρ, velocities and marks after every step.
 /// Returns the share of the work that the smaller one still had to do in the end.
-fn follow(mut masked: Chain, mut cut: Chain, data: Examples<'_>, tolerance: f32) -> f64 {
+fn follow(masked: Chain, cut: Chain, data: Examples<'_>, tolerance: f32) -> f64 {
+    follow_to(masked, cut, data, tolerance).0
+}
+
+/// The same, and the share of parameters that were frozen in the end.
+fn follow_to(mut masked: Chain, mut cut: Chain, data: Examples<'_>, tolerance: f32) -> (f64, f64) {
     while !masked.is_done() {
         masked.advance(data).unwrap();
         cut.advance(data).unwrap();
         let (a, b) = (masked.arena(), cut.arena());
-        let marks = |m: &u8| m & KEEP;
+        let marks = |m: &u8| m & (KEEP | FIXED);
         assert!(a.marks().iter().map(marks).eq(b.marks().iter().map(marks)), "masks part");
         let pairs =
             [(a.weights(), b.weights()), (a.state(0), b.state(0)), (a.state(1), b.state(1))];
@@ -44,7 +49,8 @@ fn follow(mut masked: Chain, mut cut: Chain, data: Examples<'_>, tolerance: f32)
         }
     }
     assert_eq!(masked.records().last().unwrap().work, 1.0);
-    cut.records().last().unwrap().work
+    let last = cut.records().last().unwrap();
+    (last.work, last.frozen)
 }
 
 #[test]
@@ -97,6 +103,21 @@ fn a_picture_run_follows_the_masked_one() {
         let cut = chain(&settings, "always", &data);
         let work = follow(masked, cut, (&data).into(), 2e-2);
         assert!(work < 0.99, "{model}: {work}");
+        settings.pop();
+    }
+}
+
+#[test]
+fn a_picture_run_that_freezes_follows_the_masked_one() {
+    let (mut settings, data) = pictures();
+    settings.extend(["schedule.step_size.value=0.01", "schedule.step_size.cycles=3"]);
+    settings.extend(["train.freeze_below=0.05", "train.freeze_layer_share=0.5"]);
+    for model in ["model.name=lenet", "model.name=wrn-10-1"] {
+        settings.push(model);
+        let masked = chain(&settings, "never", &data);
+        let cut = chain(&settings, "always", &data);
+        let (work, frozen) = follow_to(masked, cut, (&data).into(), 2e-2);
+        assert!(work < 0.99 && frozen > 0.0, "{model}: {work} {frozen}");
         settings.pop();
     }
 }

@@ -374,7 +374,7 @@ fn methods_are_listed_with_their_settings() {
     let all = workspace.succeeds(&["methods"]).stdout;
     let listed = workspace.json(&["methods"]);
     let kinds = listed["methods"].as_array().unwrap();
-    for kind in ["em-mcmc", "sgd", "csgld", "csghmc", "dpf-lin", "sm", "dsr"] {
+    for kind in ["em-mcmc", "sgd", "csgld", "csghmc", "dpf-lin", "sm", "dsr", "rank1"] {
         assert!(kinds.iter().any(|method| method["kind"] == kind), "{kind}");
         assert!(all.contains(&format!("{kind}: ")), "{all}");
     }
@@ -387,7 +387,7 @@ fn methods_are_listed_with_their_settings() {
         epochs with noise at the end of each cycle of cSGLD and cSGHMC; absent: all
         a whole number from 1 on
     ");
-    assert_snapshot!(workspace.fails(2, &["methods", "adam"]), @"error: `adam`: is no method; known are em-mcmc, sghmc, cv-adam, sgd, csgld, csghmc, dpf-lin, sm, dsr");
+    assert_snapshot!(workspace.fails(2, &["methods", "adam"]), @"error: `adam`: is no method; known are em-mcmc, sghmc, cv-adam, sgd, csgld, csghmc, dpf-lin, sm, dsr, rank1");
 }
 
 #[test]

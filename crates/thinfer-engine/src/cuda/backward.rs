@@ -6,7 +6,7 @@ use super::launch::{Elements, Which};
 use super::lower::{Lower, curve};
 use super::nvrtc::source;
 use super::step::{Arg, Place, Space, Step};
-use crate::network::Op;
+use crate::network::{NodeId, Op};
 
 /// A buffer with a gradient, and how many still want to read it.
 struct Buffer {
@@ -76,6 +76,11 @@ impl Lower<'_> {
         }
     }
 
+    /// Whether the gradient of a node's value leads to anything that is trained.
+    fn wants(&self, node: usize) -> bool {
+        self.network.wants_slope(NodeId(node))
+    }
+
     fn fresh(&mut self, pending: &mut Pending, node: usize) -> usize {
         let bytes = self.bytes(node);
         let offset = self.pool.take(bytes);
@@ -130,15 +135,17 @@ impl Lower<'_> {
         let x = self.values[from];
         match node.op {
             Op::Conv2d { weight, bias, window } => {
-                let dw = self.conv_gradient(weight, from);
-                let problem = self.problem(Direction::Filter, at, weight, window);
-                let x = if self.unfolds(weight, from) { self.kept[at] } else { x };
-                self.program.training.push(Step::Conv(problem, [x, dw, dy]));
-                pending.buffers[d].reader = Some(self.filters);
-                self.unpack_gradient(self.filters);
-                self.filters += 1;
+                if self.network.trains(weight) {
+                    let dw = self.conv_gradient(weight, from);
+                    let problem = self.problem(Direction::Filter, at, weight, window);
+                    let x = if self.unfolds(weight, from) { self.kept[at] } else { x };
+                    self.program.training.push(Step::Conv(problem, [x, dw, dy]));
+                    pending.buffers[d].reader = Some(self.filters);
+                    self.unpack_gradient(self.filters);
+                    self.filters += 1;
+                }
                 self.bias_gradient(at, bias, dy);
-                if from != 0 {
+                if self.wants(from) {
                     let w = self.conv_weight(weight, from);
                     let dx = self.fresh(pending, from);
                     let problem = self.problem(Direction::Data, at, weight, window);
@@ -148,12 +155,14 @@ impl Lower<'_> {
                 }
             }
             Op::Linear { weight, bias } => {
-                let dw = self.param(weight, Space::Gradient);
-                let places = [x, dy, dw];
-                let product = self.product(Direction::Filter, from, at, true, places);
-                self.program.training.push(Step::Product(product, places));
+                if self.network.trains(weight) {
+                    let dw = self.param(weight, Space::Gradient);
+                    let places = [x, dy, dw];
+                    let product = self.product(Direction::Filter, from, at, true, places);
+                    self.program.training.push(Step::Product(product, places));
+                }
                 self.bias_gradient(at, bias, dy);
-                if from != 0 {
+                if self.wants(from) {
                     let dx = self.fresh(pending, from);
                     let places = [self.flat_weight(weight), dy, pending.place(dx)];
                     let product = self.product(Direction::Data, from, at, false, places);
@@ -163,13 +172,13 @@ impl Lower<'_> {
             }
             Op::Add => {
                 for input in &node.inputs {
-                    if input.0 != 0 {
+                    if self.wants(input.0) {
                         pending.hold(d);
                         pending.arrived[input.0].push(d);
                     }
                 }
             }
-            Op::Relu | Op::Tanh if from != 0 => {
+            Op::Relu | Op::Tanh if self.wants(from) => {
                 let dx = if pending.only_mine(d) { d } else { self.fresh(pending, from) };
                 let places = [self.values[at], dy, pending.place(dx)];
                 let args = places.map(Arg::At).to_vec();
@@ -181,7 +190,7 @@ impl Lower<'_> {
                 }
                 pending.arrived[from].push(dx);
             }
-            Op::MaxPool { window } if from != 0 => {
+            Op::MaxPool { window } if self.wants(from) => {
                 let dx = self.fresh(pending, from);
                 let words = self.pool_words(from, at, window);
                 let places = [dy, self.kept[at], pending.place(dx)];
@@ -194,21 +203,38 @@ impl Lower<'_> {
                 self.program.training.push(step);
                 pending.arrived[from].push(dx);
             }
-            Op::GlobalAveragePool if from != 0 => {
+            Op::GlobalAveragePool if self.wants(from) => {
                 let dx = self.fresh(pending, from);
                 let to = pending.place(dx);
                 let step = self.mean_step("mean_backward", from, at, dy, to, from);
                 self.program.training.push(step);
                 pending.arrived[from].push(dx);
             }
-            Op::Select { .. } | Op::Spread { .. } if from != 0 => {
+            Op::Select { .. } | Op::Pick { .. } | Op::Spread { .. } if self.wants(from) => {
                 let dx = self.fresh(pending, from);
                 let map = self.channel_map(at, true);
-                let step = self.choose(map, [at, from], [dy, pending.place(dx)]);
+                let step = self.choose(map, at, [at, from], [dy, pending.place(dx)]);
                 self.program.training.push(step);
                 pending.arrived[from].push(dx);
             }
-            // Nothing behind the input wants a gradient; norms have units of their own.
+            Op::Vary { .. } => {
+                let dx = if !self.wants(from) {
+                    None
+                } else if pending.only_mine(d) {
+                    Some(d)
+                } else {
+                    Some(self.fresh(pending, from))
+                };
+                self.vary_backward(at, dy, dx.map(|dx| pending.place(dx)));
+                if let Some(dx) = dx {
+                    if dx == d {
+                        pending.hold(d);
+                    }
+                    pending.arrived[from].push(dx);
+                }
+            }
+            // Neither the input nor what is held up to here wants a gradient; norms have units of
+            // their own.
             _ => {}
         }
         self.release(pending, d);
@@ -238,25 +264,26 @@ impl Lower<'_> {
             map,
         ];
         let args = places.map(Arg::At).to_vec();
-        let step = self.by_channel("join_backward", &more, [from, unit.out], args);
+        let widths = [from, unit.out].map(|node| self.channels(node));
+        let step = self.by_channel("join_backward", &more, (unit.out, widths), args);
         self.program.training.push(step);
         for buffer in list.into_iter().filter(|buffer| *buffer != g) {
             self.release(pending, buffer);
         }
-        if from == 0 {
-            self.release(pending, dx);
-        } else {
+        if self.wants(from) {
             pending.arrived[from].push(dx);
-        }
-        if unit.other == 0 {
-            self.release(pending, g);
         } else {
+            self.release(pending, dx);
+        }
+        if self.wants(unit.other) {
             pending.arrived[unit.other].push(g);
+        } else {
+            self.release(pending, g);
         }
     }
 
     fn bias_gradient(&mut self, at: usize, bias: Option<usize>, dy: Place) {
-        let Some(bias) = bias else { return };
+        let Some(bias) = bias.filter(|bias| self.network.trains(*bias)) else { return };
         let args = vec![
             Arg::At(dy),
             Arg::At(Place::new(Space::Scratch, 0)),
@@ -300,20 +327,26 @@ impl Lower<'_> {
             out: if write { pending.place(g) } else { Place::NOTHING },
         };
         match unit.other {
-            Other::None | Other::Value(0) => {}
-            Other::Value(v) => {
+            Other::Value(v) if self.wants(v) => {
                 pending.hold(g);
                 pending.arrived[v].push(g);
             }
-            Other::Norm(_) => pending.hold(g),
+            Other::Norm(n) if self.wants(n) => pending.hold(g),
+            Other::None | Other::Value(_) | Other::Norm(_) => {}
         }
         // `g` stands for all that arrived; what it replaces is read by this norm and nobody after it.
         let replaced: Vec<usize> = list.into_iter().filter(|buffer| *buffer != g).collect();
-        self.norm_gradient(pending, unit.node, g, &more, arrives);
+        if write || self.wants(unit.node) {
+            self.norm_gradient(pending, unit.node, g, &more, arrives);
+        } else {
+            self.release(pending, g);
+        }
         for buffer in replaced {
             self.release(pending, buffer);
         }
-        if let Other::Norm(n) = unit.other {
+        if let Other::Norm(n) = unit.other
+            && self.wants(n)
+        {
             let place = pending.place(g);
             let arrives =
                 Arrives { d: place, d2: Place::NOTHING, mask: Place::NOTHING, out: Place::NOTHING };
@@ -321,7 +354,7 @@ impl Lower<'_> {
         }
     }
 
-    /// Gradients of a norm's scale, shift and input; takes over the caller's hold on `g`.
+    /// Gradients of a norm's scale, shift and, where it is wanted, of its input; takes over the caller's hold on `g`.
     fn norm_gradient(
         &mut self,
         pending: &mut Pending,
@@ -331,7 +364,7 @@ impl Lower<'_> {
         arrives: Arrives,
     ) {
         let from = self.network.nodes()[norm].inputs[0].0;
-        if from == 0 {
+        if !self.wants(from) {
             self.norm_reduce(norm, more, arrives);
             self.release(pending, g);
             return;

@@ -57,22 +57,24 @@ pub fn matrix_rate(gpu: &Arc<Gpu>) -> Result<f64, EngineError> {
     Ok(2.0 * (SIDE as f64).powi(3) / (1e-3 * ms))
 }
 
-/// Microseconds of each step of a plan, run by itself in a graph of many repetitions.
+/// Milliseconds of forward and backward pass together, and microseconds of each step of a plan, run by
+/// itself in a graph of many repetitions.
 pub fn profile_plan(
     gpu: &Arc<Gpu>,
     network: &Network,
     options: PlanOptions,
-) -> Result<Vec<(String, f64)>, EngineError> {
+) -> Result<(f64, Vec<(String, f64)>), EngineError> {
     let mut plan = CudaPlan::new(gpu, network, options)?;
     let setting = Setting::new(network, options.batch, options.precision);
     let buffers = setting.upload(gpu, network, &plan)?;
+    let whole = replay(gpu, || plan.forward_backward(&buffers.io(gpu)))?;
     let mut times = Vec::new();
     plan.each_training_step(&buffers.io(gpu), |name, work| {
         let many = || (0..REPLAYS).try_for_each(|_| work());
         times.push((name.to_owned(), replay(gpu, many)? * 1e3 / REPLAYS as f64));
         Ok(())
     })?;
-    Ok(times)
+    Ok((whole, times))
 }
 
 /// Median milliseconds of a replay of `work` in a graph.

@@ -11,6 +11,7 @@ use super::lower::PlanOptions;
 use super::plan::{CudaPlan, DeviceIo};
 use super::session::{ADVANCE, LOWER, Session};
 use crate::error::EngineError;
+use crate::mixture::Draw;
 use crate::network::Network;
 
 /// Computes the outputs of a network for the rows of one data set, for any weights.
@@ -24,6 +25,8 @@ pub struct Inference {
     order: CudaSlice<u32>,
     at: CudaSlice<u32>,
     key: CudaSlice<u32>,
+    /// What makes random channel scales.
+    noise: CudaSlice<u32>,
     /// Weights, their bf16 copy and statistics of networks that are not in training.
     own: Option<Own>,
     results: CudaSlice<u8>,
@@ -71,6 +74,7 @@ impl Inference {
             order: gpu.upload(&order)?,
             at: gpu.zeros(1)?,
             key: gpu.zeros(6)?,
+            noise: gpu.zeros(8)?,
             own: None,
             results: gpu.zeros(whole * outputs * 4)?,
             gpu: gpu.clone(),
@@ -102,6 +106,11 @@ impl Inference {
             gpu.launch(&function, weights.len().div_ceil(4 * 256), &values)?;
         }
         gpu.wait()
+    }
+
+    /// Says what makes the random channel scales of the following outputs, where there are any.
+    pub fn set_draw(&mut self, draw: Draw) -> Result<(), EngineError> {
+        self.gpu.write(&mut self.noise, &draw.kernel_words())
     }
 
     /// The outputs of all rows for the weights that were loaded, row by row.
@@ -159,6 +168,8 @@ impl Inference {
             weights,
             low,
             stats,
+            step: gpu.address(&self.at),
+            noise: gpu.address(&self.noise),
             ..DeviceIo::default()
         };
         let advance = gpu.function(ADVANCE.source, ADVANCE.entry, ADVANCE.defines)?;

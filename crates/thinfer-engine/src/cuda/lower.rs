@@ -130,17 +130,20 @@ impl Lower<'_> {
     }
 
     /// Tensor cores read 8 channels (4 in f32) at once: where convolutions alone read the input,
-    /// it is padded to that.
+    /// be it through random scales, it is padded to that.
     fn input_channels(&self) -> usize {
-        let channels = self.network.nodes()[0].shape.channels;
-        let readers = self.network.nodes().iter().filter(|n| n.inputs.contains(&NodeId(0)));
-        let mut convs = readers.map(|n| matches!(n.op, Op::Conv2d { .. }));
+        let (nodes, channels) = (self.network.nodes(), self.network.nodes()[0].shape.channels);
+        let readers =
+            |id: usize| (1..nodes.len()).filter(move |at| nodes[*at].inputs.contains(&NodeId(id)));
+        let conv = |at: usize| matches!(nodes[at].op, Op::Conv2d { .. });
+        let varied = |at: usize| self.varies_input(at) && readers(at).all(conv);
+        let mut convs = readers(0).map(|at| conv(at) || varied(at));
         let group = if self.options.precision == Precision::Bf16 { 8 } else { 4 };
         if convs.all(|c| c) && channels < group { group } else { channels }
     }
 
     pub(super) fn channels(&self, node: usize) -> usize {
-        if node == 0 {
+        if node == 0 || self.varies_input(node) {
             self.program.input_channels
         } else {
             self.network.nodes()[node].shape.channels
@@ -159,6 +162,24 @@ impl Lower<'_> {
 
     pub(super) fn bytes(&self, node: usize) -> usize {
         self.len(node) * self.options.precision.bytes()
+    }
+
+    /// Whether a node's value is f32 in every precision: the output where it is a linear layer, with
+    /// the random scales behind it.
+    pub(super) fn is_wide(&self, at: usize) -> bool {
+        let (nodes, out) = (self.network.nodes(), self.network.output().0);
+        let linear = |at: usize| matches!(nodes[at].op, Op::Linear { .. });
+        if !matches!(nodes[out].op, Op::Vary { .. }) {
+            return at == out && linear(at);
+        }
+        let from = nodes[out].inputs[0];
+        let alone = nodes.iter().filter(|node| node.inputs.contains(&from)).count() == 1;
+        linear(from.0) && alone && (at == out || at == from.0)
+    }
+
+    /// Bytes of a node's value.
+    fn value_bytes(&self, at: usize) -> usize {
+        if self.is_wide(at) { self.len(at) * 4 } else { self.bytes(at) }
     }
 
     pub(super) fn arena(&mut self, bytes: usize) -> Place {
@@ -276,7 +297,7 @@ impl Lower<'_> {
             self.waiting[node] -= 1;
             let place = self.values[node];
             if self.waiting[node] == 0 && place.space == Space::Arena {
-                let bytes = self.bytes(node);
+                let bytes = self.value_bytes(node);
                 self.pool.give(place.offset, bytes);
             }
         }
@@ -286,8 +307,7 @@ impl Lower<'_> {
         let node = &self.network.nodes()[at];
         let from = node.inputs[0].0;
         let x = self.values[from];
-        let wide = at == self.network.output().0 && matches!(node.op, Op::Linear { .. });
-        let bytes = if wide { self.len(at) * 4 } else { self.bytes(at) };
+        let (wide, bytes) = (self.is_wide(at), self.value_bytes(at));
         let y = self.arena(bytes);
         self.values[at] = y;
         match node.op {
@@ -346,11 +366,12 @@ impl Lower<'_> {
                 let step = self.mean_step("mean_forward", from, at, x, y, at);
                 self.both(step);
             }
-            Op::Select { .. } | Op::Spread { .. } => {
+            Op::Select { .. } | Op::Pick { .. } | Op::Spread { .. } => {
                 let map = self.channel_map(at, false);
-                let step = self.choose(map, [from, at], [x, y]);
+                let step = self.choose(map, at, [from, at], [x, y]);
                 self.both(step);
             }
+            Op::Vary { .. } => self.vary_forward(at, [x, y]),
         }
     }
 
@@ -362,45 +383,65 @@ impl Lower<'_> {
         let map = self.channel_map(unit.spread, false);
         let places = [self.values[from], self.values[unit.other], y, map].map(Arg::At).to_vec();
         let more: &[&str] = if unit.relu { &["RELU"] } else { &[] };
-        let step = self.by_channel("join", more, [from, out], places);
+        let widths = [from, out].map(|node| self.channels(node));
+        let step = self.by_channel("join", more, (out, widths), places);
         self.both(step);
     }
 
-    /// The table of a [`Op::Select`] or [`Op::Spread`]: for each channel written, the one to read.
+    /// The table of a [`Op::Select`], [`Op::Pick`] or [`Op::Spread`]: for each channel written, the one
+    /// to read.
     /// `back`: of the way back, which reads what the way forward writes.
     pub(super) fn channel_map(&mut self, at: usize, back: bool) -> Place {
         let node = &self.network.nodes()[at];
-        let from = self.network.nodes()[node.inputs[0].0].shape.channels;
         let list = node.list();
-        let selects = matches!(node.op, Op::Select { .. });
-        let map = if selects == back {
-            let mut map = vec![u32::MAX; if back { from } else { node.shape.channels }];
+        let spreads = matches!(node.op, Op::Spread { .. });
+        let map = if spreads == back {
+            list.to_vec()
+        } else {
+            let written =
+                if back { self.by_list(at, node.inputs[0].0) } else { node.shape.channels };
+            let mut map = vec![u32::MAX; written];
             list.iter().enumerate().for_each(|(j, to)| map[*to as usize] = j as u32);
             map
-        } else {
-            list.to_vec()
         };
         let place = Place::new(Space::Constants, self.program.constants.len() * 4);
         self.program.constants.extend(map);
         place
     }
 
-    /// Reads channels of node `from` by a table and writes those of node `to`.
-    pub(super) fn choose(&self, map: Place, [from, to]: [usize; 2], [x, y]: [Place; 2]) -> Step {
-        self.by_channel("choose", &[], [from, to], [x, y, map].map(Arg::At).to_vec())
+    /// How many numbers of `node` the list of node `at` chooses among at a time: the channels of a
+    /// pixel, or a whole row.
+    fn by_list(&self, at: usize, node: usize) -> usize {
+        match self.network.nodes()[at].op {
+            Op::Pick { .. } => self.network.nodes()[node].shape.len(),
+            _ => self.channels(node),
+        }
     }
 
-    /// A kernel over the values of node `to` that reads channels of node `from`.
+    /// Reads channels of node `from` by the table of node `at` and writes those of node `to`.
+    pub(super) fn choose(
+        &self,
+        map: Place,
+        at: usize,
+        [from, to]: [usize; 2],
+        [x, y]: [Place; 2],
+    ) -> Step {
+        let widths = [from, to].map(|node| self.by_list(at, node));
+        self.by_channel("choose", &[], (to, widths), [x, y, map].map(Arg::At).to_vec())
+    }
+
+    /// A kernel over the values of node `to`, so many channels at a time, that reads so many of another
+    /// node.
     pub(super) fn by_channel(
         &self,
         entry: &'static str,
         more: &[&'static str],
-        [from, to]: [usize; 2],
+        (to, [read, written]): (usize, [usize; 2]),
         mut args: Vec<Arg>,
     ) -> Step {
-        let vector = self.channels(to).is_multiple_of(8);
+        let vector = written.is_multiple_of(8);
         let elements = Elements::groups(self.len(to), vector, self.sms);
-        let sizes = [self.channels(from) as u32, self.channels(to) as u32, elements.count];
+        let sizes = [read as u32, written as u32, elements.count];
         args.extend(sizes.map(Arg::U32));
         elements.step(source::CHANNELS, entry, self.defines(vector, more), args)
     }
@@ -483,8 +524,7 @@ impl Lower<'_> {
     fn head(&mut self) -> usize {
         let out = self.network.output().0;
         let len = self.len(out);
-        let is_linear = matches!(self.network.nodes()[out].op, Op::Linear { .. });
-        let output = if is_linear {
+        let output = if self.is_wide(out) {
             self.values[out]
         } else {
             let wide = self.arena(len * 4);

@@ -15,7 +15,7 @@ mod launch;
 mod linear;
 mod lower;
 mod memory;
-mod networks;
+pub(crate) mod networks;
 mod norm;
 mod nvrtc;
 mod plan;
@@ -23,6 +23,7 @@ mod probe;
 mod selftest;
 mod session;
 mod step;
+mod vary;
 mod weights;
 
 pub use batches::Source;

@@ -1,10 +1,11 @@
 //! Small networks with every operation and every fusion, for the self test.
 
 use crate::error::EngineError;
+use crate::mixture::{Law, Mixture};
 use crate::network::{Network, NetworkBuilder, NodeId, Shape, Window};
 use crate::ops::loss::Loss;
 
-/// A network and a batch size.
+/// A network and how many examples a batch has.
 pub(crate) struct Case {
     pub(crate) name: &'static str,
     pub(crate) network: Network,
@@ -196,6 +197,21 @@ fn indexed(stream: usize, part: usize) -> Built {
     classify(b, h, 5)
 }
 
+/// A linear layer that reads some pixels of some channels, and one that reads some of the input.
+fn picked(places: usize) -> Built {
+    let mut b = image(6, 5, 3);
+    let every = |step: u32| (0..places as u32).map(move |at| at * step).rev().collect();
+    let h = b.conv2d("conv1", b.input(), 7, Window::square(3, 1, 1))?;
+    let h = b.tanh(h)?;
+    let h = b.pick(h, every(5))?;
+    let h = b.linear("fc1", h, 12)?;
+    let r = b.pick(b.input(), every(2))?;
+    let r = b.linear("fc2", r, 12)?;
+    let h = b.add(h, r)?;
+    let out = b.linear("fc3", h, 5)?;
+    b.finish(out, Loss::cross_entropy())
+}
+
 /// Norms, sums and both shortcuts without a kink, so that low precision can be held to its rounding.
 fn smooth() -> Built {
     let mut b = image(8, 8, 3);
@@ -214,6 +230,47 @@ fn smooth() -> Built {
     let h = b.tanh(h)?;
     classify(b, h, 10)
 }
+
+/// Members with random scales around every layer, as the Rank-1 method has them, without a kink.
+fn varied(law: Law, members: usize, channels: usize) -> Built {
+    let mixture = Mixture { members, law, draws: 1 };
+    let mut b = image(8, 6, 3);
+    let h = b.vary("conv1.in", b.input(), mixture, false)?;
+    let h = b.conv2d("conv1", h, channels, Window::square(3, 1, 1))?;
+    let h = b.vary("conv1.out", h, mixture, false)?;
+    let h = b.batch_norm("bn1", h)?;
+    let from = b.tanh(h)?;
+    let h = b.vary("conv2.in", from, mixture, false)?;
+    let h = b.conv2d("conv2", h, channels, Window::square(3, 1, 1))?;
+    let h = b.vary("conv2.out", h, mixture, true)?;
+    let h = b.add(h, from)?;
+    let h = b.tanh(h)?;
+    let h = b.global_average_pool(h)?;
+    let h = b.vary("fc.in", h, mixture, false)?;
+    let h = b.linear_with("fc", h, 10, false)?;
+    let out = b.vary("fc.out", h, mixture, true)?;
+    b.finish(out, Loss::cross_entropy())
+}
+
+/// The network with the layers held whose names begin so.
+fn held(network: &Network, names: &[&str]) -> Network {
+    network.holding(|param| names.iter().any(|name| param.name.starts_with(name)))
+}
+
+/// Up to the first convolution of the second stage, its shortcut, and a layer behind them.
+const FRONT: &[&str] = &[
+    "conv1",
+    "bn1",
+    "layer1",
+    "layer2.0.conv1",
+    "layer2.0.bn1",
+    "layer2.0.down",
+    "layer2.1.conv1",
+];
+/// Up to a shortcut beside which a branch is trained.
+const WIDE_FRONT: &[&str] = &["conv1", "block1.0.bn1", "block1.0.shortcut", "block2.0.conv1"];
+/// One block whose channels meet a stream that is held, too.
+const LIST_FRONT: &[&str] = &["conv1", "bn1", "0.", "conv3", "bn3"];
 
 /// Every case of the self test.
 pub(crate) fn cases() -> Result<Vec<Case>, EngineError> {
@@ -245,6 +302,15 @@ pub(crate) fn cases() -> Result<Vec<Case>, EngineError> {
         ("sums, lone norms, open end", odd_graph()?, 12),
         ("channels by lists", indexed(24, 8)?, 16),
         ("odd channels by lists", indexed(17, 5)?, 7),
+        ("normal scales of four members", varied(Law::Gaussian, 4, 24)?, 8),
+        ("Cauchy scales of three members", varied(Law::Cauchy, 3, 7)?, 5),
+        ("normal scales of many channels", varied(Law::Gaussian, 2, 272)?, 4),
+        ("numbers by lists", picked(40)?, 16),
+        ("odd numbers by lists", picked(37)?, 7),
+        ("lenet with a frozen front", held(&lenet()?, &["conv1", "conv2", "fc2"]), 16),
+        ("residual network with a frozen front", held(&residual(8, 8, 16, 32)?, FRONT), 16),
+        ("wide residual network with a frozen front", held(&wide_residual()?, WIDE_FRONT), 16),
+        ("channels by lists with a frozen front", held(&indexed(24, 8)?, LIST_FRONT), 16),
     ];
     Ok(list.into_iter().map(|(name, network, batch)| Case { name, network, batch }).collect())
 }

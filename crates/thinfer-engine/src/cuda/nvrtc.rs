@@ -32,6 +32,11 @@ pub(crate) mod source {
         concat!(include_str!("kernels/common.cuh"), include_str!("kernels/pool.cu"));
     pub(crate) const CHANNELS: &str =
         concat!(include_str!("kernels/common.cuh"), include_str!("kernels/channels.cu"));
+    pub(crate) const VARY: &str = concat!(
+        include_str!("kernels/noise.cuh"),
+        include_str!("kernels/common.cuh"),
+        include_str!("kernels/vary.cu")
+    );
     pub(crate) const LOSS: &str =
         concat!(include_str!("kernels/common.cuh"), include_str!("kernels/loss.cu"));
     pub(crate) const DIRECT: &str =

@@ -44,6 +44,9 @@ pub struct DeviceIo {
     pub losses: u64,
     /// A u32 with the number of the step, or 0 for step 0.
     pub step: u64,
+    /// Eight words that make random channel scales ([`Draw`](crate::Draw)). Only where there are
+    /// some; `step` then counts the steps of training from them on, or the batches of a prediction.
+    pub noise: u64,
 }
 
 /// A network compiled for a GPU, a batch size and a precision.
@@ -71,6 +74,8 @@ pub struct CudaPlan {
     output: usize,
     outputs: usize,
     input_channels: usize,
+    /// Whether channels have random scales.
+    random: bool,
 }
 
 /// Multiply-adds from which on a filter gradient fills the GPU by itself. Beside other work it would
@@ -155,6 +160,7 @@ impl CudaPlan {
             output: program.output,
             outputs: network.output_len() * options.batch,
             input_channels: program.input_channels,
+            random: network.mixture().is_some(),
             gpu: gpu.clone(),
         })
     }
@@ -245,6 +251,9 @@ impl CudaPlan {
         if low {
             needed.push(("low", io.low, 256));
         }
+        if self.random {
+            needed.push(("noise", io.noise, 4));
+        }
         if training {
             needed.extend([
                 ("targets", io.targets, 4),
@@ -287,6 +296,7 @@ impl CudaPlan {
             Space::Tally => io.tally,
             Space::Losses => io.losses,
             Space::Step => io.step,
+            Space::Noise => io.noise,
         };
         if base == 0 { 0 } else { base + place.offset as u64 }
     }

@@ -12,10 +12,11 @@ use super::plan::{CudaPlan, DeviceIo};
 use crate::arena::Arena;
 use crate::dataset::Dataset;
 use crate::error::EngineError;
+use crate::mixture::Draw;
 use crate::network::{Network, Op};
 use crate::noise::{Key, Stream};
 use crate::ops::loss::Loss;
-use crate::param::Role;
+use crate::param::{Param, Role};
 use crate::plan::Plan;
 
 /// One line of the self test.
@@ -112,6 +113,12 @@ impl Setting {
                     *value = widen_bf16(round_bf16(*value));
                 }
             }
+            if param.role == Role::RandomScale {
+                // Locations near one, and pre-scales that softplus makes a third.
+                for pair in weights[param.range()].chunks_exact_mut(2) {
+                    (pair[0], pair[1]) = (1.0 + pair[0], pair[1] - 1.0);
+                }
+            }
         }
         let mut stats = random(network.stats().len(), 2);
         for param in network.stats() {
@@ -137,6 +144,20 @@ impl Setting {
             })
             .collect();
         Self { weights, stats, inputs, targets }
+    }
+
+    /// The same with every example once for each member, as a plan for a GPU reads it.
+    fn repeated(&self, network: &Network) -> Self {
+        let repeat = |values: &[f32], width: usize| -> Vec<f32> {
+            values.chunks_exact(width).flat_map(|row| row.repeat(network.repeats())).collect()
+        };
+        let width = network.loss().target_len(network.output_len());
+        Self {
+            weights: self.weights.clone(),
+            stats: self.stats.clone(),
+            inputs: repeat(&self.inputs, network.input_len()),
+            targets: repeat(&self.targets, width),
+        }
     }
 
     /// The batch as the plan wants it, with padded channels.
@@ -169,6 +190,7 @@ pub(super) struct Buffers {
     stats: CudaSlice<f32>,
     gradient: CudaSlice<f32>,
     tally: CudaSlice<f64>,
+    noise: CudaSlice<u32>,
 }
 
 impl Setting {
@@ -188,6 +210,7 @@ impl Setting {
             // Poisoned, so that an element which is not written shows.
             gradient: gpu.upload(&vec![f32::NAN; network.params().len()])?,
             tally: gpu.zeros(4)?,
+            noise: gpu.upload(&training_draw().kernel_words())?,
         })
     }
 }
@@ -204,8 +227,18 @@ impl Buffers {
             tally: gpu.address(&self.tally),
             losses: 0,
             step: 0,
+            noise: gpu.address(&self.noise),
         }
     }
+}
+
+/// What makes the random scales of training and of inference.
+fn training_draw() -> Draw {
+    Draw::of_step(5, 1, (1 << 32) + 7)
+}
+
+fn predicted() -> Draw {
+    Draw { member: 1, first_row: 3, ..Draw::of_step(6, 0, 2) }
 }
 
 /// What a device made of a setting.
@@ -218,14 +251,19 @@ struct Outcome {
 
 fn on_cpu(network: &Network, setting: &Setting, batch: usize) -> Result<Outcome, EngineError> {
     let width = network.loss().target_len(network.output_len());
-    let data =
-        Dataset::new(network.input_len(), width, setting.inputs.clone(), setting.targets.clone())?;
+    let data = |setting: &Setting| {
+        let (inputs, targets) = (setting.inputs.clone(), setting.targets.clone());
+        Dataset::new(network.input_len(), width, inputs, targets)
+    };
+    let (data, all) = (data(setting)?, data(&setting.repeated(network))?);
     let mut arena = Arena::new(network, 0);
     arena.set_weights(&setting.weights)?;
     arena.set_stats(&setting.stats)?;
     let mut plan = Plan::new(network, batch)?;
-    let mut inference = vec![0.0; batch * network.output_len()];
-    plan.forward(&setting.weights, &setting.stats, &data, 0..batch, &mut inference)?;
+    let mut inference = vec![0.0; all.rows() * network.output_len()];
+    plan.set_draw(predicted());
+    plan.forward(&setting.weights, &setting.stats, &all, 0..all.rows(), &mut inference)?;
+    plan.set_draw(training_draw());
     let rows: Vec<u32> = (0..batch as u32).collect();
     let loss = plan.gradient(&mut arena, &data, &rows)?;
     let (gradient, stats) = (arena.gradient().to_vec(), arena.stats().to_vec());
@@ -239,11 +277,14 @@ fn on_gpu(
     setting: &Setting,
     options: PlanOptions,
 ) -> Result<(Outcome, bool), EngineError> {
+    let options = PlanOptions { batch: options.batch * network.repeats(), ..options };
     let mut plan = CudaPlan::new(gpu, network, options)?;
-    let buffers = setting.upload(gpu, network, &plan)?;
+    let mut buffers = setting.repeated(network).upload(gpu, network, &plan)?;
     let io = buffers.io(gpu);
+    gpu.write(&mut buffers.noise, &predicted().kernel_words())?;
     plan.forward(&io)?;
     let inference = plan.read_output()?;
+    gpu.write(&mut buffers.noise, &training_draw().kernel_words())?;
     plan.forward_backward(&io)?;
     let first = gpu.download(&buffers.gradient)?;
     let loss = gpu.download(&buffers.tally)?[0];
@@ -301,7 +342,7 @@ fn sensitivity(
             targets: setting.targets.clone(),
         };
         let moved = on_cpu(network, &setting, case.batch)?;
-        for param in network.params() {
+        for (_, param) in trained(network) {
             let range = param.range();
             let (a, b) = (&moved.gradient[range.clone()], &expected.gradient[range]);
             most = most.max(distance(a, b, floor));
@@ -314,6 +355,11 @@ fn sensitivity(
 /// part of the largest gradient at least.
 fn gradient_floor(expected: &Outcome) -> f64 {
     1e-2 * expected.gradient.iter().fold(0.0, |m: f64, v| m.max(f64::from(v.abs())))
+}
+
+/// The parameters whose gradient means something, with their numbers.
+fn trained(network: &Network) -> impl Iterator<Item = (usize, &Param)> {
+    network.params().iter().enumerate().filter(|(number, _)| network.trains(*number))
 }
 
 fn compare(gpu: &Arc<Gpu>, case: &Case, precision: Precision) -> Result<Vec<Check>, EngineError> {
@@ -346,7 +392,7 @@ fn compare(gpu: &Arc<Gpu>, case: &Case, precision: Precision) -> Result<Vec<Chec
     };
     let measure = if kinks { distance } else { worst };
     let (gradient_floor, mut most) = (gradient_floor(&expected), (0.0, ""));
-    for param in network.params() {
+    for (_, param) in trained(network) {
         let (got, expected) = (&got.gradient[param.range()], &expected.gradient[param.range()]);
         let w = measure(got, expected, gradient_floor);
         if w >= most.0 {

@@ -14,6 +14,7 @@ use super::plan::{CudaPlan, DeviceIo};
 use crate::arena::{Arena, Call, Clip, Kernel};
 use crate::error::EngineError;
 use crate::joined;
+use crate::mixture::Draw;
 use crate::network::Network;
 use crate::noise::CUDA_SOURCE;
 
@@ -86,6 +87,9 @@ pub struct Session {
     stats: CudaSlice<f32>,
     step: CudaSlice<u32>,
     key: CudaSlice<u32>,
+    /// What makes random channel scales, and how often each example stands in a batch for them.
+    noise: CudaSlice<u32>,
+    repeats: usize,
     tally: CudaSlice<f64>,
     losses: CudaSlice<f32>,
     partial: CudaSlice<f64>,
@@ -116,7 +120,10 @@ impl Session {
         source: Source<'_>,
         options: PlanOptions,
     ) -> Result<Self, EngineError> {
-        let rows = source.rows();
+        // A network with members sees every example once for each of them.
+        let repeats = network.repeats();
+        let rows = source.rows() * repeats;
+        let options = PlanOptions { batch: options.batch * repeats, ..options };
         let n = arena.len();
         let low = options.precision == Precision::Bf16;
         let steps = rows.div_ceil(options.batch);
@@ -144,6 +151,8 @@ impl Session {
             stats: gpu.zeros(arena.stats().len())?,
             step: gpu.zeros(1)?,
             key: gpu.zeros(6)?,
+            noise: gpu.zeros(8)?,
+            repeats,
             tally: gpu.zeros(4)?,
             losses: gpu.zeros(steps)?,
             partial: gpu.zeros(blocks)?,
@@ -221,6 +230,12 @@ impl Session {
         Ok(())
     }
 
+    /// Says what makes the random channel scales of step 0 of the epoch, where there are any; those
+    /// of the following steps come from the steps after it.
+    pub fn set_draw(&mut self, draw: Draw) -> Result<(), EngineError> {
+        self.gpu.write(&mut self.noise, &draw.kernel_words())
+    }
+
     /// Puts images into the slots from `first` on, for a [`Source::Ring`].
     pub fn fill(&mut self, first: usize, bytes: &[u8], classes: &[u32]) -> Result<(), EngineError> {
         self.batches.fill(&self.gpu, first, bytes, classes)
@@ -258,6 +273,9 @@ impl Session {
         let Some(calls) = steps.first() else { return Ok(Tally::default()) };
         self.prepare(calls)?;
         self.fill_tables(first, steps)?;
+        let repeat = |row: &u32| std::iter::repeat_n(*row, self.repeats);
+        let order: Vec<u32> = order.iter().flat_map(repeat).collect();
+        let order = &order[..];
         let gpu = self.gpu.clone();
         let whole = order.len() / self.stages[0].batch;
         let rest = whole * self.stages[0].batch;
@@ -372,6 +390,7 @@ impl Session {
             tally: gpu.address(&self.tally),
             losses: gpu.address(&self.losses),
             step: gpu.address(&self.step),
+            noise: gpu.address(&self.noise),
         }
     }
 
@@ -422,10 +441,11 @@ impl Session {
             let partial = At(gpu.address(&self.partial));
             let marks = At(gpu.address(&self.marks));
             let n = U32(self.weights.len() as u32);
-            let among = U32(u32::from(clip.among));
+            let [among, except] = [clip.among, clip.except].map(|bits| U32(u32::from(bits)));
             factor = gpu.address(&self.factor);
             let first = gpu.function(CLIP_PARTIAL.source, CLIP_PARTIAL.entry, &[])?;
-            let values = [At(gpu.address(&self.gradient)), marks, n, partial.clone(), among];
+            let gradient = At(gpu.address(&self.gradient));
+            let values = [gradient, marks, n, partial.clone(), among, except];
             gpu.launch(&first, blocks, &values)?;
             let second = gpu.function(CLIP_FACTOR.source, CLIP_FACTOR.entry, &[])?;
             let clipped = At(gpu.address(&self.clipped));

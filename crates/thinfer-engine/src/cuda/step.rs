@@ -38,6 +38,8 @@ pub(crate) enum Space {
     Losses,
     /// The number of the step.
     Step,
+    /// What makes random channel scales.
+    Noise,
 }
 
 /// A byte in a buffer.

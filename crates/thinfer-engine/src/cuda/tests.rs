@@ -58,6 +58,25 @@ fn a_wide_residual_network_makes_its_sums_in_the_norms() {
     assert_eq!(entries(&program.inference).iter().filter(|e| **e == "sum_two").count(), 3);
 }
 
+/// Neither filters nor data of what is held in front, no filters of what is held behind it.
+#[test]
+fn the_way_back_leaves_out_what_is_held() {
+    let count = |name: &str, entry: &str| {
+        entries(&lowered(name, true).training).iter().filter(|e| **e == entry).count()
+    };
+    let frozen = "residual network with a frozen front";
+    // Forward 8; of filters layer2.0.conv2 and layer2.1.conv2; through layer2.1.conv1 and .conv2.
+    assert_eq!(count(frozen, "conv"), 8 + 2 + 2);
+    assert_eq!(count(frozen, "unpack_gradients"), 2);
+    // Of the norms the last of layer2.0 and both of layer2.1; the first of them passes nothing on to
+    // what is held on both of its sides.
+    assert_eq!(count(frozen, "norm_backward") + count(frozen, "norm_reduce"), 3);
+    // Forward, one filter; fc3 and fc1 are trained, and data goes through fc3 and fc2.
+    assert_eq!(count("lenet with a frozen front", "conv"), 2);
+    assert_eq!(count("lenet with a frozen front", "product"), 3 + 2 + 2);
+    assert_eq!(count("lenet with a frozen front", "max_backward"), 0);
+}
+
 #[test]
 fn inference_alone_needs_less_memory() {
     for name in ["residual network", "wide residual network", "bottleneck and max pool"] {

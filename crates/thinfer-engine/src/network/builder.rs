@@ -1,5 +1,7 @@
+use super::held::Wanted;
 use super::{Network, Node, NodeId, Op, Shape, Window};
 use crate::error::EngineError;
+use crate::mixture::Mixture;
 use crate::ops::loss::{Loss, Scale};
 use crate::param::{ParamTable, Role};
 
@@ -170,6 +172,15 @@ impl NetworkBuilder {
         self.push(name, Op::Select { channels }, vec![from], shape)
     }
 
+    /// Some numbers of `from`, whatever its shape, as a plain vector in the order of the list.
+    pub fn pick(&mut self, from: NodeId, places: Vec<u32>) -> Result<NodeId, EngineError> {
+        let name = self.fresh("pick");
+        let shape = self.shape(&name, from)?;
+        check_list(&name, &places, shape.len())?;
+        let shape = Shape::vector(places.len());
+        self.push(name, Op::Pick { places }, vec![from], shape)
+    }
+
     /// The channels of `from` put to the places of the list, among `width` channels that are zero
     /// otherwise.
     pub fn spread(
@@ -187,6 +198,30 @@ impl NetworkBuilder {
         }
         let shape = Shape { channels: width, ..shape };
         self.push(name, Op::Spread { channels }, vec![from], shape)
+    }
+
+    /// Random scales of the channels of `from`, each member's own, with or without a bias for each
+    /// member. All such nodes of a network share one mixture.
+    pub fn vary(
+        &mut self,
+        name: &str,
+        from: NodeId,
+        mixture: Mixture,
+        bias: bool,
+    ) -> Result<NodeId, EngineError> {
+        let shape = self.shape(name, from)?;
+        if mixture.members == 0 || mixture.draws == 0 {
+            return Err(problem(name, "needs at least one member and one draw of each"));
+        }
+        let other = |node: &Node| matches!(node.op, Op::Vary { mixture: m, .. } if m != mixture);
+        if self.nodes.iter().any(other) {
+            return Err(problem(name, "has other members or another law than a node before it"));
+        }
+        let scales = vec![mixture.members, shape.channels, 2];
+        let posterior = self.params.push(format!("{name}.posterior"), scales, Role::RandomScale);
+        let biases = vec![mixture.members, shape.channels];
+        let bias = bias.then(|| self.params.push(format!("{name}.bias"), biases, Role::Bias));
+        self.push(name.into(), Op::Vary { posterior, bias, mixture }, vec![from], shape)
     }
 
     /// Closes the network with its output and loss.
@@ -217,7 +252,9 @@ impl NetworkBuilder {
         if self.params.is_empty() {
             return Err(problem("output", "the network has no parameters to train"));
         }
-        Ok(Network { nodes: self.nodes, params: self.params, stats: self.stats, output, loss })
+        let wanted = Wanted::new(&self.nodes, vec![true; self.params.iter().count()]);
+        let Self { nodes, params, stats } = self;
+        Ok(Network { nodes, params, stats, output, loss, wanted })
     }
 
     fn elementwise(&mut self, kind: &str, op: Op, from: NodeId) -> Result<NodeId, EngineError> {

@@ -18,3 +18,4 @@ pub(crate) mod relu;
 pub(crate) mod tanh;
 pub(crate) mod tile;
 pub(crate) mod tiny;
+pub(crate) mod vary;

@@ -1,6 +1,7 @@
 use super::{check, layers};
 use crate::dataset::Dataset;
 use crate::error::EngineError;
+use crate::mixture::Draw;
 use crate::network::Network;
 
 /// A plan in double precision, for comparisons: slow, and as exact as the machine allows.
@@ -17,6 +18,11 @@ impl ExactPlan {
             return Err(EngineError::Overflow { what: "a batch", rows: most_rows, columns });
         }
         Ok(Self { exec: layers::Exec::new(network, most_rows), most_rows })
+    }
+
+    /// Says what makes the random channel scales of the following passes, where there are any.
+    pub fn set_draw(&mut self, draw: Draw) {
+        self.exec.draw = draw;
     }
 
     /// The network's output for `rows`, row by row, with running statistics.

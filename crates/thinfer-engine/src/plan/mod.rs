@@ -3,9 +3,12 @@ use std::ops::Range;
 use crate::arena::Arena;
 use crate::dataset::Dataset;
 use crate::error::EngineError;
+use crate::mixture::Draw;
 use crate::network::Network;
 
 mod exact;
+#[cfg(test)]
+mod held;
 mod layers;
 mod rows;
 mod turned;
@@ -47,7 +50,7 @@ impl Plan {
         Ok(Self { exec, most_rows })
     }
 
-    /// The mean loss over `rows`, and its gradient in the arena, whose running statistics move too.
+    /// The mean loss over `rows`, once for every member of a mixture, and its gradient in the arena, whose running statistics move too.
     pub fn gradient(
         &mut self,
         arena: &mut Arena,
@@ -122,6 +125,13 @@ impl Plan {
     pub fn set_live_inputs(&mut self, live: Option<&[usize]>) {
         if let Exec::Rows(exec) = &mut self.exec {
             exec.set_live_inputs(live);
+        }
+    }
+
+    /// Says what makes the random channel scales of the following passes, where there are any.
+    pub fn set_draw(&mut self, draw: Draw) {
+        if let Exec::Layers(exec) = &mut self.exec {
+            exec.draw = draw;
         }
     }
 

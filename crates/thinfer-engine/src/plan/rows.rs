@@ -4,7 +4,7 @@ use rayon::prelude::*;
 
 use crate::dataset::Dataset;
 use crate::network::{Network, NodeId, Op};
-use crate::ops::{add, linear, loss, narrow, relu, tanh};
+use crate::ops::{add, channels, linear, loss, narrow, relu, tanh};
 use crate::real::Real;
 use crate::vectorize::vectorize;
 
@@ -31,6 +31,7 @@ struct Narrow {
     node: usize,
     outputs: usize,
     place: Range<usize>,
+    trained: bool,
     packed: Vec<f32>,
     /// The columns with weights other than zero, where they are known to be few.
     live: Option<Vec<u32>>,
@@ -49,6 +50,7 @@ impl Narrow {
             node,
             outputs,
             place: network.params()[weight].range(),
+            trained: network.trains(weight),
             packed: vec![0.0; narrow::packed_len(outputs, inputs)],
             live: None,
         })
@@ -85,7 +87,8 @@ impl<T> Lane<T> {
 
 /// Whether an operation works row by row.
 pub(crate) fn runs(op: &Op) -> bool {
-    matches!(op, Op::Input | Op::Linear { .. } | Op::Relu | Op::Tanh | Op::Add)
+    use Op::{Add, Input, Linear, Pick, Relu, Tanh};
+    matches!(op, Input | Linear { .. } | Relu | Tanh | Add | Pick { .. })
 }
 
 impl<T: Real> Exec<T> {
@@ -188,7 +191,8 @@ impl<T: Real> Exec<T> {
                 add_to(&mut gradient[range.clone()], &lane.gradient[range.clone()]);
             }
         }
-        if let (Some(narrow), Some(gradient)) = (&self.narrow, T::singles_mut(gradient)) {
+        let narrow = self.narrow.as_ref().filter(|narrow| narrow.trained);
+        if let (Some(narrow), Some(gradient)) = (narrow, T::singles_mut(gradient)) {
             // In pieces, because the other threads would fall asleep over the sum; the order in which
             // lanes are added is the same for every piece.
             let piece = (first.packed.len() / 4).next_multiple_of(16).max(1024);
@@ -300,6 +304,10 @@ impl<T: Real> Step<'_, T> {
                     }
                     linear::forward(size, value(node.inputs[0]), weight, bias, y);
                 }
+                Op::Pick { .. } => {
+                    let width = network.nodes()[node.inputs[0].0].shape.len();
+                    channels::select(node.list(), width, value(node.inputs[0]), y);
+                }
                 Op::Relu => relu::forward(value(node.inputs[0]), y),
                 Op::Tanh => tanh::forward(value(node.inputs[0]), y),
                 Op::Add => add::forward(value(node.inputs[0]), value(node.inputs[1]), y),
@@ -335,6 +343,9 @@ impl<T: Real> Step<'_, T> {
             lane.gradient[at] += T::of(dscale) * self.scale;
         }
         for (at, node) in network.nodes().iter().enumerate().skip(1).rev() {
+            if !network.wants_slope(NodeId(at)) {
+                continue;
+            }
             let (before, rest) = lane.slopes.split_at_mut(at);
             let dy = &rest[0][..rows * node.shape.len()];
             let len = |id: NodeId| rows * network.nodes()[id.0].shape.len();
@@ -344,27 +355,35 @@ impl<T: Real> Step<'_, T> {
                     let from = node.inputs[0];
                     let range = network.params()[weight].range();
                     let narrow = self.narrow.filter(|n| n.node == at);
-                    if let (Some(narrow), Some(dy)) = (narrow, T::singles(dy)) {
-                        let packed = &mut lane.packed;
-                        let (rows, fresh) = (self.rows(block), lane.fresh);
-                        narrow::weight_gradient(rows, dy, fresh, packed, narrow.outputs);
-                        lane.fresh = false;
-                    } else {
-                        let x = &lane.values[from.0][..len(from)];
-                        linear::weight_gradient(size, x, dy, &mut lane.gradient[range.clone()]);
+                    if network.trains(weight) {
+                        if let (Some(narrow), Some(dy)) = (narrow, T::singles(dy)) {
+                            let packed = &mut lane.packed;
+                            let (rows, fresh) = (self.rows(block), lane.fresh);
+                            narrow::weight_gradient(rows, dy, fresh, packed, narrow.outputs);
+                            lane.fresh = false;
+                        } else {
+                            let x = &lane.values[from.0][..len(from)];
+                            let dw = &mut lane.gradient[range.clone()];
+                            linear::weight_gradient(size, x, dy, dw);
+                        }
                     }
-                    if let Some(bias) = bias {
+                    if let Some(bias) = bias.filter(|bias| network.trains(*bias)) {
                         let range = network.params()[bias].range();
                         linear::bias_gradient(size, dy, &mut lane.gradient[range]);
                     }
-                    if from.0 != 0 {
+                    if network.wants_slope(from) {
                         let dx = &mut before[from.0][..len(from)];
                         linear::input_gradient(size, dy, &weights[range], dx);
                     }
                 }
+                Op::Pick { .. } if network.wants_slope(node.inputs[0]) => {
+                    let from = node.inputs[0];
+                    let (width, dx) = (network.nodes()[from.0].shape.len(), &mut before[from.0]);
+                    channels::select_backward(node.list(), width, dy, &mut dx[..len(from)]);
+                }
                 Op::Relu | Op::Tanh | Op::Add => {
                     let y = &lane.values[at][..rows * node.shape.len()];
-                    for &from in node.inputs.iter().filter(|from| from.0 != 0) {
+                    for &from in node.inputs.iter().filter(|from| network.wants_slope(**from)) {
                         let dx = &mut before[from.0][..len(from)];
                         match node.op {
                             Op::Relu => relu::backward(y, dy, dx),
@@ -491,6 +510,14 @@ mod tests {
         check_gradient(&mlp("relu", &[6, 4], 4, Loss::cross_entropy()), 1);
         check_gradient(&residual(Loss::gaussian_learned(1.0), 1), 40);
         check_gradient(&residual(Loss::cross_entropy(), 3), 40);
+        let mut b = NetworkBuilder::new(6);
+        let h = b.linear("fc1", b.input(), 40).unwrap();
+        let h = b.tanh(h).unwrap();
+        let h = b.pick(h, vec![39, 0, 11]).unwrap();
+        let r = b.pick(b.input(), vec![2, 5, 1]).unwrap();
+        let h = b.add(h, r).unwrap();
+        let out = b.linear("fc2", h, 2).unwrap();
+        check_gradient(&b.finish(out, Loss::gaussian(1.0)).unwrap(), 37);
     }
 
     /// Wide enough in the input for the kernels of a narrow first layer.

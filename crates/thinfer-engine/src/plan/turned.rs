@@ -1,5 +1,5 @@
 use crate::dataset::Dataset;
-use crate::network::{Network, Node, Op};
+use crate::network::{Network, Node, NodeId, Op};
 use crate::ops::lanes::{LANES, Lanes, Work, with_lanes};
 use crate::ops::loss::{self, Loss, Scale};
 use crate::ops::{add, relu, tanh};
@@ -14,7 +14,8 @@ const MOST_WORK: usize = 400_000;
 
 /// Whether a network is so small that this is the fastest way to run it.
 pub(crate) fn fits(network: &Network, most_rows: usize) -> bool {
-    let narrow = |node: &Node| super::rows::runs(&node.op) && node.shape.len() <= WIDEST;
+    let runs = |op: &Op| super::rows::runs(op) && !matches!(op, Op::Pick { .. });
+    let narrow = |node: &Node| runs(&node.op) && node.shape.len() <= WIDEST;
     network.nodes().iter().all(narrow)
         && network.multiply_adds().saturating_mul(most_rows) <= MOST_WORK
 }
@@ -177,28 +178,34 @@ impl<T: Real> Exec<T> {
             self.slopes[out].iter_mut().zip(d).for_each(|(unit, d)| unit[row] = *d);
         }
         let params = self.network.params();
-        for (at, node) in self.network.nodes().iter().enumerate().skip(1).rev() {
+        let network = &self.network;
+        for (at, node) in network.nodes().iter().enumerate().skip(1).rev() {
+            if !network.wants_slope(NodeId(at)) {
+                continue;
+            }
             let (before, rest) = self.slopes.split_at_mut(at);
             let dy = &rest[0];
             match node.op {
                 Op::Linear { weight, bias } => {
                     let from = node.inputs[0].0;
                     let (x, w) = (&self.values[from], &weights[params[weight].range()]);
-                    let dw = &mut self.sums[params[weight].range()];
-                    with_lanes(WeightGradient { x, dy, dw });
-                    if let Some(bias) = bias {
+                    if network.trains(weight) {
+                        let dw = &mut self.sums[params[weight].range()];
+                        with_lanes(WeightGradient { x, dy, dw });
+                    }
+                    if let Some(bias) = bias.filter(|bias| network.trains(*bias)) {
                         let db = &mut self.sums[params[bias].range()];
                         let ones = [[T::ONE; ROWS]];
                         with_lanes(WeightGradient { x: &ones, dy, dw: db });
                     }
-                    if from != 0 {
+                    if network.wants_slope(node.inputs[0]) {
                         let dx = &mut before[from];
                         with_lanes(InputGradient { dy, weight: w, dx });
                     }
                 }
                 Op::Relu | Op::Tanh | Op::Add => {
                     let (y, dy) = (self.values[at].as_flattened(), dy.as_flattened());
-                    for from in node.inputs.iter().filter(|from| from.0 != 0) {
+                    for from in node.inputs.iter().filter(|from| network.wants_slope(**from)) {
                         let dx = before[from.0].as_flattened_mut();
                         match node.op {
                             Op::Relu => relu::backward(y, dy, dx),

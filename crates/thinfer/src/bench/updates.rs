@@ -6,7 +6,7 @@ use serde::Serialize;
 use thinfer_engine::augment::Augment;
 use thinfer_engine::cuda::{self, Gpu, PlanOptions, Precision, Session, Source, StepCalls};
 use thinfer_engine::noise::{Key, Stream};
-use thinfer_engine::{Arena, Call, Network};
+use thinfer_engine::{Arena, Call, Law, Mixture, Network};
 
 use super::{Options, cpu_copy, median, usual_input};
 use crate::config::{Config, MethodKind};
@@ -15,7 +15,7 @@ use crate::experiment::{Problem, ProblemInputs, build_method};
 use crate::machine::Cpu;
 use crate::methods::registry::METHODS;
 use crate::methods::{Method, Rates, Tick, initialize};
-use crate::model::image_network;
+use crate::model::{image_network, rank1};
 use crate::train::Device;
 
 /// One method.
@@ -68,10 +68,13 @@ pub fn updates(device: Device, options: &Options) -> Result<Updates> {
         None => cpu_copy()?,
     };
     let mut all = Vec::new();
+    let mixture = Mixture { members: 4, law: Law::Gaussian, draws: 1 };
+    let shared = rank1(&network, mixture)?;
     for entry in METHODS {
-        let mut ready = Ready::new(entry.kind, &network, options.precision)?;
+        let network = if entry.kind == MethodKind::Rank1 { &shared } else { &network };
+        let mut ready = Ready::new(entry.kind, network, options.precision)?;
         let milliseconds = match &gpu {
-            Some(gpu) => on_gpu(gpu, &network, &ready, options)?,
+            Some(gpu) => on_gpu(gpu, network, &ready, options)?,
             None => on_cpu(&mut ready)?,
         };
         let rate = (ready.bytes * network.params().len()) as f64 / (1e-3 * milliseconds);
@@ -148,7 +151,7 @@ fn bytes_of(call: &Call, low: bool) -> usize {
         // Gradient, weights both ways, and each state both ways.
         "csgmcmc" if call.kernel.defines.contains(&"MOMENTUM=0") => 3 * 4,
         "sgd" | "csgmcmc" => 5 * 4,
-        "sgd_masked" => 5 * 4 + 1,
+        "sgd_masked" | "rank1" => 5 * 4 + 1,
         "cv_adam" => 7 * 4,
         _ => 7 * 4 + 1,
     };
@@ -210,6 +213,7 @@ mod tests {
             ("dpf-lin", 29),
             ("sm", 21),
             ("dsr", 21),
+            ("rank1", 21),
         ];
         assert_eq!(bytes(Precision::F32), want);
         // The copy is written once a step, whichever pass does it.

@@ -190,6 +190,7 @@ const PLAIN: &[Key] = &[
         "method.kind",
         Kind::Choice(&[
             "em-mcmc", "sghmc", "cv-adam", "sgd", "csgld", "csghmc", "dpf-lin", "sm", "dsr",
+            "rank1",
         ]),
         "Algorithm 3, 2, 1, or another method; `thinfer methods` lists them",
     ),
@@ -218,6 +219,36 @@ const PLAIN: &[Key] = &[
         "method.sampling_epochs",
         Kind::Integer(1, MOST),
         "epochs with noise at the end of each cycle of cSGLD and cSGHMC; absent: all",
+    ),
+    key(
+        "method.members",
+        Kind::Integer(1, 1000),
+        "K, members of a Rank-1 BNN: each has random scales of its own and sees every example",
+    ),
+    key(
+        "method.draws",
+        Kind::Integer(1, 10_000),
+        "draws of each member of a Rank-1 BNN that a prediction averages; 1, for Cauchy scales 4",
+    ),
+    key(
+        "method.posterior",
+        Kind::Choice(&["gaussian", "cauchy"]),
+        "law of the random scales of a Rank-1 BNN, and of their prior",
+    ),
+    key(
+        "method.prior_sd",
+        Kind::NumberAbove(0.0, 1e3),
+        "standard deviation of that prior around 1, or its scale where it is Cauchy",
+    ),
+    key(
+        "method.kl_epochs",
+        Kind::NumberAbove(0.0, 1e6),
+        "epochs over which that prior comes into force",
+    ),
+    key(
+        "method.random_sign",
+        Kind::Number(0.0, 1.0),
+        "share of random scales that begin at 1; the others begin at -1",
     ),
     key(
         "prior.weight_decay",
@@ -291,6 +322,11 @@ const PLAIN: &[Key] = &[
         Kind::Integer(1, 100_000),
         "pruning ends with this cycle; an alternative to prune.freeze_after_epochs",
     ),
+    key(
+        "prune.after_freeze",
+        Kind::Choice(&["em", "slab"]),
+        "whether the EM step goes on after pruning, or what is left is in the slab",
+    ),
     key("prune.cadence", Kind::Choice(&["epoch", "step"]), "how often EM and pruning run"),
     key("train.epochs", Kind::Integer(1, MOST), "passes over the data"),
     key("train.batch", Kind::Integer(1, 100_000_000), "rows a step"),
@@ -319,6 +355,16 @@ const PLAIN: &[Key] = &[
         "train.trace",
         Kind::Texts,
         "channels whose weights are kept at every epoch's end, as LAYER:in:NUMBER or LAYER:out:NUMBER",
+    ),
+    key(
+        "train.freeze_below",
+        Kind::NumberAbove(0.0, 100.0),
+        "a group that moved by less than this part of its length from one cycle's end to the next is trained no more",
+    ),
+    key(
+        "train.freeze_layer_share",
+        Kind::NumberAbove(0.0, 1.0),
+        "a layer is frozen whole when at least this share of its kept weights is frozen; absent: 0.9",
     ),
     key("train.checkpoint_seconds", Kind::NumberAbove(0.0, 1e9), "time between checkpoints"),
     key(

@@ -6,15 +6,17 @@ mod presets;
 mod tests;
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
+use thinfer_engine::Law;
 use thinfer_engine::cuda::Precision;
 use toml::{Table, Value};
 
 use crate::data::simulate::{Example, Variant};
 use crate::error::{Error, Result};
-use crate::methods::em_mcmc::Cadence;
+use crate::methods::em_mcmc::{AfterFreeze, Cadence};
 use crate::methods::sghmc::{NoiseRule, RhoRule};
 use crate::prune::{Grouping, Rule};
 use crate::schedule::{Schedule, Shape};
@@ -166,6 +168,12 @@ pub struct MethodConfig {
     pub clip: Option<f64>,
     pub alpha: Option<f64>,
     pub sampling_epochs: Option<usize>,
+    pub members: Option<usize>,
+    pub draws: Option<usize>,
+    pub posterior: Option<Law>,
+    pub prior_sd: Option<f64>,
+    pub kl_epochs: Option<f64>,
+    pub random_sign: Option<f64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -181,6 +189,7 @@ pub enum MethodKind {
     DpfLin,
     Sm,
     Dsr,
+    Rank1,
 }
 
 impl MethodKind {
@@ -196,6 +205,7 @@ impl MethodKind {
             MethodKind::DpfLin => "dpf-lin",
             MethodKind::Sm => "sm",
             MethodKind::Dsr => "dsr",
+            MethodKind::Rank1 => "rank1",
         }
     }
 
@@ -229,6 +239,7 @@ pub struct PruneConfig {
     pub warm_up_epochs: usize,
     pub freeze_after_epochs: Option<usize>,
     pub freeze_after_cycles: Option<usize>,
+    pub after_freeze: AfterFreeze,
     pub cadence: Cadence,
 }
 
@@ -302,6 +313,8 @@ pub struct TrainConfig {
     pub precision: PrecisionName,
     #[serde(default)]
     pub trace: Vec<String>,
+    pub freeze_below: Option<f64>,
+    pub freeze_layer_share: Option<f64>,
     pub checkpoint_seconds: f64,
     pub checkpoint_steps: Option<u64>,
 }
@@ -382,6 +395,11 @@ impl Config {
         let kind = settings.get("method.kind").cloned().and_then(|kind| kind.try_into().ok());
         let kind: MethodKind = kind.unwrap_or(MethodKind::EmMcmc);
         all.extend(presets::method_defaults(kind, images));
+        // A Cauchy number is far from its location now and then, so more of them are averaged.
+        let law = settings.get("method.posterior").and_then(Value::as_str);
+        if kind == MethodKind::Rank1 && law == Some("cauchy") {
+            all.insert("method.draws".into(), Value::Integer(4));
+        }
         if kind.is_sparse() {
             // They prune to a target and know no threshold.
             all.remove("prune.hard_threshold");
@@ -414,6 +432,15 @@ impl Config {
                     return refuse(key, "is missing; data.kind = \"table\" needs it".into());
                 }
             }
+        }
+        if self.train.freeze_below.is_some()
+            && !matches!(self.method.kind, MethodKind::EmMcmc | MethodKind::Sghmc)
+        {
+            let problem = format!(
+                "freezes weights under Algorithms 2 and 3 (\"sghmc\", \"em-mcmc\"), but method.kind is \"{}\"",
+                self.method.kind.name()
+            );
+            return refuse("train.freeze_below", problem);
         }
         if self.method.kind == MethodKind::EmMcmc {
             let prior = &self.prior;
@@ -455,6 +482,15 @@ impl Config {
             }
             self.check_pruning()?;
         }
+        if self.method.kind == MethodKind::Rank1 && self.prune.target.is_some() {
+            return refuse("prune.target", "is given, but a Rank-1 BNN prunes nothing".into());
+        }
+        if self.method.kind == MethodKind::Rank1 && !self.data.kind.is_images() {
+            return refuse(
+                "method.kind",
+                "is \"rank1\", which scales the channels of image networks; a table needs another one".into(),
+            );
+        }
         Ok(())
     }
 
@@ -492,6 +528,12 @@ impl Config {
         relevant.train.checkpoint_seconds = 1.0;
         relevant.train.checkpoint_steps = None;
         Ok(crc32fast::hash(relevant.to_toml()?.as_bytes()))
+    }
+
+    /// The epochs of each cycle of the step size.
+    pub fn cycles(&self) -> Vec<Range<usize>> {
+        // How many rows there are changes the value of a schedule, not its shape.
+        self.schedule.step_size.schedule(1).cycles(self.train.epochs)
     }
 
     /// The seed of simulated data.

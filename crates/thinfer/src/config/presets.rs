@@ -72,6 +72,7 @@ prune.rate = 0.5
 prune.dense_layers = []
 prune.keep_norm = false
 prune.shrink = "where-it-pays"
+prune.after_freeze = "em"
 prune.warm_up_epochs = 50
 schedule.step_size = { value = 0.01, shape = "cyclical", cycles = 6 }
 schedule.temperature.value = "1/sqrt(N)"
@@ -137,7 +138,27 @@ schedule.step_size = { value = 0.1, shape = "steps", factor = 0.2, at_epochs = [
 train.batch = 100
 "#,
     ),
+    (
+        MethodKind::Rank1,
+        &[RANK1],
+        r#"
+prior.weight_decay = 2e-4
+schedule.step_size = { value = 0.1, shape = "steps", factor = 0.2, at_epochs = [100, 200, 225], warm_up_epochs = 1.0 }
+train.epochs = 250
+train.batch = 128
+"#,
+    ),
 ];
+
+const RANK1: &str = r#"
+method.members = 4
+method.draws = 1
+method.posterior = "gaussian"
+method.prior_sd = 0.1
+method.kl_epochs = 200.0
+method.random_sign = 0.5
+train.samples_per_cycle = 1
+"#;
 
 const CSGMCMC: &str = "
 method.sampling_epochs = 5

@@ -101,6 +101,24 @@ fn a_method_brings_its_own_defaults() {
 }
 
 #[test]
+fn a_rank_1_network_has_its_own_keys_and_needs_images() {
+    let rank1 = |more: &str| Config::parse(&format!("method.kind = \"rank1\"\n{more}"), &[]);
+    let normal = rank1("data.kind = \"cifar10\"").unwrap();
+    assert_eq!((normal.method.members, normal.method.draws), (Some(4), Some(1)));
+    assert_eq!((normal.train.epochs, normal.prior.weight_decay), (250, 2e-4));
+    let cauchy = rank1("data.kind = \"cifar10\"\nmethod.posterior = \"cauchy\"").unwrap();
+    assert_eq!(cauchy.method.draws, Some(4));
+    assert_eq!(Config::parse(&cauchy.to_toml().unwrap(), &[]).unwrap(), cauchy);
+    let given = "data.kind = \"cifar10\"\nmethod.posterior = \"cauchy\"\nmethod.draws = 2";
+    assert_eq!(rank1(given).unwrap().method.draws, Some(2));
+    assert!(rank1("").unwrap_err().to_string().contains("a table needs another one"));
+    let pruned = rank1("data.kind = \"cifar10\"\nprune.target = 0.9").unwrap_err().to_string();
+    assert!(pruned.contains("prunes nothing"), "{pruned}");
+    // Other methods know nothing of them, so that their runs keep their fingerprints.
+    assert_eq!(Config::parse("", &[]).unwrap().method.members, None);
+}
+
+#[test]
 fn checkpoint_intervals_do_not_change_the_fingerprint() {
     let print = |set: &str| Config::parse("", &[set.to_owned()]).unwrap().fingerprint().unwrap();
     assert_eq!(print("train.checkpoint_seconds=5"), print("train.checkpoint_steps=3"));

@@ -7,6 +7,7 @@ use super::part::Part;
 use crate::data::table::{Target, Variable};
 use crate::error::{Error, Result};
 use crate::run::{Inputs, RunInfo};
+use crate::weights::{channel_by_channel, pixel_by_pixel};
 
 /// The version of the description.
 const FORMAT: u32 = 1;
@@ -154,6 +155,12 @@ pub enum LayerOp {
         /// The list.
         channels: Vec<u32>,
     },
+    /// Number j of the output, a plain vector, is number `places[j]` of the input, counted channel by
+    /// channel.
+    Pick {
+        /// The list.
+        places: Vec<u32>,
+    },
     /// Channel j of the input becomes channel `channels[j]` of the output; the others are zero.
     Spread {
         /// The list.
@@ -188,16 +195,17 @@ impl Architecture {
             let prefix = if parts.len() == 1 { String::new() } else { part.prefix() };
             samples.push(Sample { prefix, network, chain: part.chain, epoch: part.epoch });
         }
-        let layers = |part: &&Part| Layers {
-            inputs: part.inputs.clone(),
-            layers: part.network.nodes().iter().map(|n| layer(&part.network, n)).collect(),
+        let layers = |part: &&Part| -> Result<Layers> {
+            let all = part.network.nodes().iter().map(|n| layer(&part.network, n));
+            Ok(Layers { inputs: part.inputs.clone(), layers: all.collect::<Result<_>>()? })
         };
+        let described = different.iter().filter(|_| networks).map(layers);
         Ok(Self {
             format: FORMAT,
             thinfer: info.thinfer.clone(),
             input: input(info),
             output: output(info),
-            networks: if networks { different.iter().map(layers).collect() } else { Vec::new() },
+            networks: described.collect::<Result<_>>()?,
             samples,
             config: info.config.to_toml()?,
         })
@@ -240,6 +248,11 @@ impl Architecture {
                 LayerOp::Tanh => builder.tanh(from(0)?),
                 LayerOp::Add => builder.add(from(0)?, from(1)?),
                 LayerOp::Select { channels } => builder.select(from(0)?, channels.clone()),
+                LayerOp::Pick { places } => {
+                    let read = layers.iter().find(|l| Some(&l.name) == layer.inputs.first());
+                    let read = shape(read.ok_or_else(|| broken(&layer.name))?.shape);
+                    builder.pick(from(0)?, pixel_by_pixel(places, read))
+                }
                 LayerOp::Spread { channels } => builder.spread(from(0)?, channels.clone(), out),
             };
             places.push(place?);
@@ -300,7 +313,7 @@ fn channels_first(shape: Shape) -> [usize; 3] {
     [shape.channels, shape.height, shape.width]
 }
 
-fn layer(network: &Network, node: &Node) -> Layer {
+fn layer(network: &Network, node: &Node) -> Result<Layer> {
     let op = match &node.op {
         Op::Input => LayerOp::Input,
         Op::Linear { bias, .. } => LayerOp::Linear { bias: bias.is_some() },
@@ -319,9 +332,14 @@ fn layer(network: &Network, node: &Node) -> Layer {
         Op::Tanh => LayerOp::Tanh,
         Op::Add => LayerOp::Add,
         Op::Select { channels } => LayerOp::Select { channels: channels.clone() },
+        Op::Pick { places } => {
+            let read = network.nodes()[node.inputs[0].0].shape;
+            LayerOp::Pick { places: channel_by_channel(places, read) }
+        }
         Op::Spread { channels } => LayerOp::Spread { channels: channels.clone() },
+        Op::Vary { .. } => return Err(super::has_random_scales(&node.name)),
     };
     let name = |id: &NodeId| network.nodes()[id.0].name.clone();
     let inputs = node.inputs.iter().map(name).collect();
-    Layer { name: node.name.clone(), op, inputs, shape: channels_first(node.shape) }
+    Ok(Layer { name: node.name.clone(), op, inputs, shape: channels_first(node.shape) })
 }

@@ -53,9 +53,11 @@ pub(super) fn fold_norms(network: &Network, weights: &Weights) -> Result<(Networ
             Op::Tanh => builder.tanh(from(0))?,
             Op::Add => builder.add(from(0), from(1))?,
             Op::Select { channels } => builder.select(from(0), channels.clone())?,
+            Op::Pick { places } => builder.pick(from(0), places.clone())?,
             Op::Spread { channels } => {
                 builder.spread(from(0), channels.clone(), node.shape.channels)?
             }
+            Op::Vary { .. } => return Err(super::has_random_scales(&node.name)),
         };
         places.push(place);
     }

@@ -18,7 +18,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use thinfer_engine::Network;
+use thinfer_engine::{Network, Node, Op};
 
 pub use architecture::{Architecture, Input, Layer, LayerOp, Layers, Output, Sample};
 pub use part::{Options, Samples};
@@ -88,6 +88,13 @@ pub fn description_path(path: &Path) -> PathBuf {
     path.with_extension("architecture.json")
 }
 
+/// Why a network with random channel scales has no other form.
+fn has_random_scales(node: &str) -> Error {
+    Error::Data(format!(
+        "`{node}` scales channels at random, image by image, which no file for other programs can say; predict with `thinfer predict`"
+    ))
+}
+
 /// Writes samples of `posterior` to `path`, where they answer as the run does; otherwise nothing is
 /// left there.
 pub fn export(
@@ -97,6 +104,10 @@ pub fn export(
     options: &Options,
     path: &Path,
 ) -> Result<Exported> {
+    let varies = |node: &&Node| matches!(node.op, Op::Vary { .. });
+    if let Some(node) = posterior.network.nodes().iter().find(varies) {
+        return Err(has_random_scales(&node.name));
+    }
     let chosen = chosen(posterior, options.samples)?;
     let parts = parts(info, posterior, &chosen, options)?;
     let members: Vec<&Snapshot> = chosen.iter().map(|(_, member)| *member).collect();

@@ -146,7 +146,7 @@ fn mask(network: &Network, chain: u32) -> Vec<u8> {
     keep
 }
 
-/// Lists of channels on an image and on a vector, and a sum of the two forms of a vector.
+/// Lists of channels and of numbers on an image and on a vector, and a sum of the two forms of a vector.
 pub(super) fn listed() -> Network {
     let mut b = NetworkBuilder::image(SMALL);
     let h = b
@@ -165,10 +165,12 @@ pub(super) fn listed() -> Network {
     let h = b.add(h, r).unwrap();
     let h = b.tanh(h).unwrap();
     let h = b.max_pool(h, Window::square(3, 2, 1)).unwrap();
-    let l = b.linear("fc1", h, 4).unwrap();
+    let l = b.pick(h, vec![13, 0, 7, 2, 22]).unwrap();
+    let l = b.linear("fc1", l, 4).unwrap();
     let p = b.global_average_pool(h).unwrap();
     let p = b.select(p, vec![0, 3, 2]).unwrap();
     let p = b.spread(p, vec![3, 0, 1], 4).unwrap();
+    let p = b.pick(p, vec![2, 0, 3, 1]).unwrap();
     let h = b.add(l, p).unwrap();
     let h = b.conv2d("conv3", h, 4, Window::square(1, 1, 0)).unwrap();
     let h = b.batch_norm("bn3", h).unwrap();

@@ -2,7 +2,7 @@
 
 use thinfer_engine::augment::Augment;
 use thinfer_engine::cuda::{Inference, Session, Source};
-use thinfer_engine::{Network, Plan};
+use thinfer_engine::{Draw, Network, Plan};
 
 use crate::data::{Images, View};
 use crate::error::Result;
@@ -21,6 +21,8 @@ pub struct Classifier {
     images: Images,
     augment: Augment,
     outputs: usize,
+    /// What a prediction is the mean over: members and draws of random scales, or the network once.
+    views: Vec<Draw>,
     place: Place,
 }
 
@@ -68,10 +70,15 @@ impl Classifier {
                 Place::Cuda { inference: Box::new(plan), slots }
             }
         };
-        Ok(Self { images: images.clone(), augment, outputs: network.output_len(), place })
+        let views = match network.mixture() {
+            Some(mixture) => mixture.views().collect(),
+            None => vec![Draw::default()],
+        };
+        Ok(Self { images: images.clone(), augment, outputs: network.output_len(), views, place })
     }
 
-    /// The probability of every class, image by image.
+    /// The probability of every class, image by image: where members share the network, the mean
+    /// over them and their draws.
     pub fn probabilities(&mut self, weights: &[f32], stats: &[f32]) -> Result<Vec<f64>> {
         self.run(Weights::Given(weights, stats))
     }
@@ -82,51 +89,62 @@ impl Classifier {
     }
 
     fn run(&mut self, weights: Weights<'_>) -> Result<Vec<f64>> {
-        let logits = match &mut self.place {
+        let (total, outputs, views) = (self.images.rows(), self.outputs, &self.views);
+        let mut mean = vec![0.0; total * outputs];
+        match &mut self.place {
             Place::Cpu(plan) => {
                 let Weights::Given(weights, stats) = weights else { return Ok(Vec::new()) };
-                let rows: Vec<u32> = (0..self.images.rows() as u32).collect();
-                let mut logits = vec![0.0; rows.len() * self.outputs];
-                let parts = logits.chunks_mut(CPU_ROWS * self.outputs);
-                for (rows, out) in rows.chunks(CPU_ROWS).zip(parts) {
-                    let data = image_rows(&self.images, &self.augment, View::Centre, rows)?;
-                    plan.forward(weights, stats, &data, 0..rows.len(), out)?;
+                let mut logits = vec![0.0; CPU_ROWS * outputs];
+                for first in (0..total).step_by(CPU_ROWS) {
+                    let rows: Vec<u32> =
+                        (first as u32..(first + CPU_ROWS).min(total) as u32).collect();
+                    let data = image_rows(&self.images, &self.augment, View::Centre, &rows)?;
+                    let logits = &mut logits[..rows.len() * outputs];
+                    for view in views {
+                        plan.set_draw(Draw { first_row: first, ..*view });
+                        plan.forward(weights, stats, &data, 0..rows.len(), logits)?;
+                        add(&mut mean[first * outputs..], logits, outputs, views.len());
+                    }
                 }
-                logits
             }
             Place::Cuda { inference, slots } => {
                 if let Weights::Given(weights, stats) = weights {
                     inference.load(weights, stats)?;
                 }
-                match (&self.images, weights) {
-                    (Images::Held(_), Weights::Given(..)) => inference.outputs()?,
-                    (Images::Held(_), Weights::Trained(session)) => {
-                        inference.outputs_in(session)?
+                let width = self.augment.shape().len();
+                let at_once = match &self.images {
+                    Images::Held(_) => total.max(1),
+                    Images::Streamed(_) => *slots,
+                };
+                for first in (0..total).step_by(at_once) {
+                    let part = first..(first + at_once).min(total);
+                    if let Images::Streamed(stream) = &self.images {
+                        let rows: Vec<u32> = part.clone().map(|row| row as u32).collect();
+                        let mut bytes = vec![0; rows.len() * width];
+                        stream.fill(&rows, View::Centre, &mut bytes)?;
+                        inference.fill(0, &bytes, &stream.labels()[part.clone()])?;
                     }
-                    (Images::Streamed(stream), _) => {
-                        let (total, width) = (self.images.rows(), self.augment.shape().len());
-                        let mut logits = Vec::with_capacity(total * self.outputs);
-                        for first in (0..total).step_by(*slots) {
-                            let rows: Vec<u32> =
-                                (first as u32..(first + *slots).min(total) as u32).collect();
-                            let mut bytes = vec![0; rows.len() * width];
-                            stream.fill(&rows, View::Centre, &mut bytes)?;
-                            let labels = &stream.labels()[first..first + rows.len()];
-                            inference.fill(0, &bytes, labels)?;
-                            let part = first..first + rows.len();
-                            logits.extend(match weights {
-                                Weights::Given(..) => inference.outputs_of(part)?,
-                                Weights::Trained(session) => {
-                                    inference.outputs_of_in(session, part)?
-                                }
-                            });
-                        }
-                        logits
+                    for view in views {
+                        inference.set_draw(*view)?;
+                        let logits = match weights {
+                            Weights::Given(..) => inference.outputs_of(part.clone())?,
+                            Weights::Trained(session) => {
+                                inference.outputs_of_in(session, part.clone())?
+                            }
+                        };
+                        add(&mut mean[first * outputs..], &logits, outputs, views.len());
                     }
                 }
             }
-        };
-        Ok(logits.chunks_exact(self.outputs).flat_map(softmax).collect())
+        }
+        Ok(mean)
+    }
+}
+
+/// Adds the probabilities of one of `views`, row by row, to their mean.
+fn add(mean: &mut [f64], logits: &[f32], outputs: usize, views: usize) {
+    for (mean, logits) in mean.chunks_exact_mut(outputs).zip(logits.chunks_exact(outputs)) {
+        mean.iter_mut().zip(softmax(logits)).for_each(|(mean, p)| *mean += p / views as f64);
     }
 }
 

@@ -208,7 +208,7 @@ pub fn evaluate_images(input: &ImageResults<'_>) -> Result<ImageEvaluation> {
     let ensemble = |numbers: &[usize]| Ensemble::of(&chosen(numbers), classes);
     let score = |numbers: &[usize]| ensemble(numbers).score(classes, labels);
 
-    let sizes = sizes(input.network, &snapshots);
+    let sizes = sizes(input.network, &snapshots)?;
     let cycle = |s: &Snapshot| {
         input.cycles.iter().position(|epochs| epochs.contains(&s.epoch)).unwrap_or_default()
     };
@@ -351,14 +351,14 @@ impl Ensemble {
 }
 
 /// The sizes under the masks of all snapshots; neighbours often share one.
-fn sizes(network: &Network, snapshots: &[&Snapshot]) -> Vec<ImageSize> {
+fn sizes(network: &Network, snapshots: &[&Snapshot]) -> Result<Vec<ImageSize>> {
     let mut sizes: Vec<ImageSize> = Vec::with_capacity(snapshots.len());
     for (at, snapshot) in snapshots.iter().enumerate() {
         let same = at > 0 && snapshots[at - 1].keep == snapshot.keep;
-        let size = if same { sizes[at - 1].clone() } else { image_size(network, &snapshot.keep) };
+        let size = if same { sizes[at - 1].clone() } else { image_size(network, &snapshot.keep)? };
         sizes.push(size);
     }
-    sizes
+    Ok(sizes)
 }
 
 fn mean_scores(each: &[ImageScores]) -> ImageScores {
@@ -498,6 +498,8 @@ pub(crate) mod tests {
             tau_sd: Some(0.0),
             spike_share: 0.3 + 0.02 * epoch as f64,
             work: 1.0,
+            frozen: 0.0,
+            backward: 1.0,
             pruned_share: 0.04 * epoch as f64,
             live_inputs: 1,
             largest_loss: 0.52 + 1.0 / (epoch as f64 + 1.0),

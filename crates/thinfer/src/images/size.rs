@@ -3,8 +3,10 @@
 use serde::Serialize;
 use thinfer_engine::{Network, NodeId, Op, Param};
 
+use crate::error::Result;
 use crate::metrics::Sparsity;
 use crate::shrink::reach::{Channels, Kernels};
+use crate::shrink::{Layout, shrink};
 
 /// A quantity of the whole network and of what is left of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -14,7 +16,8 @@ pub struct Amounts {
     /// Of the kernels, one for each pair of channels, that are not all masked: what a program that
     /// skips single kernels has to do.
     pub kernels: usize,
-    /// Of the smaller dense network that has no dead channels: what every program has to do.
+    /// Of the smaller dense network without dead channels that `thinfer shrink` writes: what every
+    /// program has to do.
     pub channels: usize,
 }
 
@@ -59,41 +62,37 @@ pub struct ImageSize {
     pub layers: Vec<LayerSize>,
 }
 
-/// The size of `network` where the parameters with `keep` = 0 are zero.
+/// The size of `network` where the parameters with `keep` = 0 are zero. What dead channels leave is
+/// measured on the smaller network itself, so that it is what a file of it holds.
 ///
 /// A channel is dead when it is always zero or when nothing reads it. It is always zero when its
 /// kernels from channels that are not are masked and no bias or norm fills it again, so a pruned
 /// channel that keeps its norm shift is not dead. Nothing reads it when all kernels that would are
 /// masked or lead only to channels that nothing reads; in a residual network every block counts.
-pub fn image_size(network: &Network, keep: &[u8]) -> ImageSize {
-    assert_eq!(keep.len(), network.params().len(), "one mark a parameter");
+pub fn image_size(network: &Network, keep: &[u8]) -> Result<ImageSize> {
+    let small = shrink(network, keep, Layout::SMALLEST)?;
     let channels = Channels::of(network, keep);
     let mut layers = Vec::new();
-    let mut numbers = Amounts::default();
+    let mut numbers = 0;
     for (at, node) in network.nodes().iter().enumerate() {
         match node.op {
             Op::Conv2d { weight, bias, .. } | Op::Linear { weight, bias } => {
                 let weight = &network.params()[weight];
-                let layer = channels.layer(network, NodeId(at), weight, keep);
-                let window = weight.len() / (layer.inputs * layer.outputs).max(1);
-                let pixels = node.shape.height * node.shape.width;
-                numbers.kernels += layer.multiply_adds.kernels / pixels;
-                numbers.channels += window * layer.live_inputs * layer.live_outputs;
+                let mut layer = channels.layer(network, NodeId(at), weight, keep);
+                numbers += layer.multiply_adds.kernels / (node.shape.height * node.shape.width);
+                let left = small.became(NodeId(at)).map(|id| small.network.node_multiply_adds(id));
+                layer.multiply_adds.channels = left.unwrap_or(0);
                 layers.push(layer);
                 if let Some(bias) = bias {
                     let marks = &keep[network.params()[bias].range()];
                     let read = &channels.read[at];
                     let biases = marks.iter().zip(read).filter(|(k, read)| **k != 0 && **read);
-                    let biases = biases.count();
-                    numbers.kernels += biases;
-                    numbers.channels += biases;
+                    numbers += biases.count();
                 }
             }
             Op::BatchNorm { .. } => {
                 // Scale, shift, running mean and running variance.
-                let norms = 4 * (0..node.shape.channels).filter(|&c| channels.lives(at, c)).count();
-                numbers.kernels += norms;
-                numbers.channels += norms;
+                numbers += 4 * (0..node.shape.channels).filter(|&c| channels.lives(at, c)).count();
             }
             _ => {}
         }
@@ -103,7 +102,8 @@ pub fn image_size(network: &Network, keep: &[u8]) -> ImageSize {
     let (weights, kept_weights) =
         layers.iter().fold((0, 0), |(all, kept), l| (all + l.weights, kept + l.kept));
     let total = |of: fn(&Amounts) -> usize| layers.iter().map(|l| of(&l.multiply_adds)).sum();
-    ImageSize {
+    let left = small.network.params().len() + small.network.stats().len();
+    Ok(ImageSize {
         parameters,
         kept,
         sparsity: Sparsity::of_counts(parameters - kept, parameters),
@@ -115,11 +115,11 @@ pub fn image_size(network: &Network, keep: &[u8]) -> ImageSize {
         },
         bytes: Amounts {
             whole: 4 * (parameters + stats),
-            kernels: 4 * numbers.kernels,
-            channels: 4 * numbers.channels,
+            kernels: 4 * numbers,
+            channels: 4 * left,
         },
         layers,
-    }
+    })
 }
 
 fn kept(marks: &[u8]) -> usize {
@@ -131,6 +131,7 @@ impl Channels {
         self.read[node][channel] && !self.zero[node][channel]
     }
 
+    /// All but what the smaller network has.
     fn layer(&self, network: &Network, id: NodeId, weight: &Param, keep: &[u8]) -> LayerSize {
         let node = &network.nodes()[id.0];
         let kernels = Kernels::of(weight, keep);
@@ -163,7 +164,7 @@ impl Channels {
             multiply_adds: Amounts {
                 whole: work * outputs * kernels.inputs,
                 kernels: work * live_kernels,
-                channels: work * live_inputs * live_outputs,
+                channels: 0,
             },
         }
     }
@@ -173,6 +174,9 @@ impl Channels {
 mod tests {
     use super::*;
     use crate::model::image_network;
+    use crate::weights::{Weights, tensors};
+    use safetensors::Dtype;
+    use thinfer_engine::noise::{Key, Stream};
     use thinfer_engine::{Loss, NetworkBuilder, Shape, Window};
 
     /// Two convolutions with norms and an identity around the second: 2 -> 3 -> 3 channels on 4x4.
@@ -216,7 +220,7 @@ mod tests {
             ("lenet", Shape { height: 28, width: 28, channels: 1 }),
         ] {
             let network = image_network(name, input, 10).unwrap();
-            let size = image_size(&network, &vec![1; network.params().len()]);
+            let size = image_size(&network, &vec![1; network.params().len()]).unwrap();
             assert_eq!((size.sparsity.value(), size.weight_sparsity.value()), (0.0, 0.0));
             let macs = network.multiply_adds();
             let all = Amounts { whole: macs, kernels: macs, channels: macs };
@@ -240,7 +244,7 @@ mod tests {
         for name in ["bn1.weight", "bn1.bias"] {
             mask(&network, &mut keep, name, Some(1), None);
         }
-        let half = image_size(&network, &keep);
+        let half = image_size(&network, &keep).unwrap();
         let live = |size: &ImageSize| -> Vec<[usize; 2]> {
             size.layers.iter().map(|l| [l.live_inputs, l.live_outputs]).collect()
         };
@@ -250,7 +254,7 @@ mod tests {
         for name in ["bn2.weight", "bn2.bias"] {
             mask(&network, &mut keep, name, Some(1), None);
         }
-        let whole = image_size(&network, &keep);
+        let whole = image_size(&network, &keep).unwrap();
         assert_eq!(live(&whole), [[2, 2], [2, 2], [2, 2]]);
         assert_eq!(whole.multiply_adds.channels, 16 * 9 * (4 + 4) + 4);
         // Weights, then the classifier's biases, then four numbers of two channels in two norms.
@@ -263,7 +267,7 @@ mod tests {
         let network = residual();
         let mut keep = vec![1; network.params().len()];
         mask(&network, &mut keep, "conv1.weight", Some(1), None);
-        let size = image_size(&network, &keep);
+        let size = image_size(&network, &keep).unwrap();
         assert_eq!([size.layers[0].live_outputs, size.layers[1].live_inputs], [2, 3]);
     }
 
@@ -273,9 +277,9 @@ mod tests {
         let mut keep = vec![1; network.params().len()];
         mask(&network, &mut keep, "conv2.weight", None, Some(2));
         // The identity still reads channel 2.
-        assert_eq!(image_size(&network, &keep).layers[0].live_outputs, 3);
+        assert_eq!(image_size(&network, &keep).unwrap().layers[0].live_outputs, 3);
         mask(&network, &mut keep, "fc.weight", None, Some(2));
-        let size = image_size(&network, &keep);
+        let size = image_size(&network, &keep).unwrap();
         let live: Vec<[usize; 2]> =
             size.layers.iter().map(|l| [l.live_inputs, l.live_outputs]).collect();
         assert_eq!(live, [[2, 2], [2, 2], [2, 2]]);
@@ -286,14 +290,17 @@ mod tests {
         let network = residual();
         let mut keep = vec![1; network.params().len()];
         mask(&network, &mut keep, "conv2.weight", Some(0), Some(1));
-        let size = image_size(&network, &keep);
+        let size = image_size(&network, &keep).unwrap();
         assert_eq!(size.multiply_adds.channels, network.multiply_adds());
         assert_eq!(size.multiply_adds.kernels, network.multiply_adds() - 16 * 9);
         // Half a kernel is a kernel.
         let start = network.params().find("conv2.weight").unwrap().offset;
         keep[start + 1] = 1;
-        assert_eq!(image_size(&network, &keep).multiply_adds.kernels, network.multiply_adds());
-        assert_eq!(image_size(&network, &keep).kept, network.params().len() - 8);
+        assert_eq!(
+            image_size(&network, &keep).unwrap().multiply_adds.kernels,
+            network.multiply_adds()
+        );
+        assert_eq!(image_size(&network, &keep).unwrap().kept, network.params().len() - 8);
     }
 
     /// LeNet flattens 5x5x16: a channel of `conv2` is read through 25 inputs of `fc1`.
@@ -304,15 +311,55 @@ mod tests {
         let mut keep = vec![1; network.params().len()];
         mask(&network, &mut keep, "conv2.weight", Some(3), None);
         mask(&network, &mut keep, "conv2.bias", Some(3), None);
-        let size = image_size(&network, &keep);
+        let size = image_size(&network, &keep).unwrap();
         assert_eq!([size.layers[1].live_outputs, size.layers[2].live_inputs], [15, 375]);
     }
 
+    /// The smaller network still has a layer that gives the classes, with one input.
     #[test]
-    fn nothing_left_is_nothing() {
+    fn next_to_nothing_is_left_of_nothing() {
         let network = residual();
-        let size = image_size(&network, &vec![0; network.params().len()]);
+        let size = image_size(&network, &vec![0; network.params().len()]).unwrap();
         assert_eq!(size.sparsity.value(), 1.0);
-        assert_eq!((size.multiply_adds.kernels, size.bytes.channels), (0, 0));
+        assert_eq!((size.multiply_adds.kernels, size.bytes.kernels), (0, 0));
+        let small = shrink(&network, &vec![0; network.params().len()], Layout::SMALLEST).unwrap();
+        assert_eq!(size.multiply_adds.channels, small.network.multiply_adds());
+        assert!(size.multiply_adds.channels < network.multiply_adds() / 5);
+    }
+
+    /// Single inputs of a flattened picture, a channel that a bias keeps, an output that nothing feeds:
+    /// the numbers of the report are those of the file.
+    #[test]
+    fn the_size_is_that_of_the_file() {
+        let shape = Shape { height: 28, width: 28, channels: 1 };
+        for name in ["lenet", "convnet", "wrn-10-1"] {
+            let network = image_network(name, shape, 10).unwrap();
+            for seed in 0..4 {
+                let key = Key::new(seed, 0, Stream::Initial);
+                let mut keep = vec![1; network.params().len()];
+                for (number, param) in network.params().iter().enumerate() {
+                    let (row, inputs) = (param.fan_in().max(1), *param.shape.last().unwrap());
+                    for (at, mark) in keep[param.range()].iter_mut().enumerate() {
+                        let gone = |of: usize, place: usize| {
+                            key.below(2 * number as u64 + of as u64, place, 10) < 4
+                        };
+                        let weight = param.role.is_weight() && gone(0, at % inputs);
+                        *mark = u8::from(!(weight || gone(1, at / row)));
+                    }
+                }
+                let size = image_size(&network, &keep).unwrap();
+                let small = shrink(&network, &keep, Layout::SMALLEST).unwrap();
+                let weights = Weights {
+                    params: vec![0.5; small.network.params().len()],
+                    stats: vec![0.5; small.network.stats().len()],
+                };
+                let tensors = tensors(&small.network, &weights).unwrap();
+                // Besides them PyTorch has a counter of steps for each norm.
+                let floats = tensors.iter().filter(|tensor| tensor.1 == Dtype::F32);
+                let bytes: usize = floats.map(|tensor| tensor.3.len()).sum();
+                assert_eq!(size.bytes.channels, bytes, "{name}");
+                assert_eq!(size.multiply_adds.channels, small.network.multiply_adds(), "{name}");
+            }
+        }
     }
 }

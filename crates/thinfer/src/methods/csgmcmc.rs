@@ -98,7 +98,7 @@ impl Pass for Update {
     }
 
     fn clip(&self) -> Option<Clip> {
-        self.clip.map(|most| Clip { most, among: KEEP })
+        self.clip.map(|most| Clip { most, among: KEEP, except: 0 })
     }
 
     fn apply(&self, mut chunk: Chunk<'_>) {

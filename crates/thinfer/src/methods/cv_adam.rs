@@ -199,11 +199,15 @@ impl Method for CvAdamMethod {
         weights.map(|((mu, rho), eps)| mu + alpha * sigmoid(*rho) * eps).collect()
     }
 
-    fn vitals(&self, arena: &Arena, _tick: Tick) -> Vitals {
+    fn vitals(&self, _arena: &Arena, _tick: Tick) -> Vitals {
+        Vitals::default()
+    }
+
+    fn vitals_of_state(&self, arena: &Arena, _tick: Tick, vitals: Vitals) -> Vitals {
         let n = arena.len() as f64;
         let taus = || arena.state(RHO).iter().map(|r| f64::from(sigmoid(*r)));
         let mean = taus().sum::<f64>() / n;
         let variance = taus().map(|t| (t - mean).powi(2)).sum::<f64>() / n;
-        Vitals { tau: Some((mean, variance.sqrt())), ..Vitals::default() }
+        Vitals { tau: Some((mean, variance.sqrt())), ..vitals }
     }
 }

@@ -20,6 +20,17 @@ pub enum Cadence {
     Step,
 }
 
+/// The prior of what is left once pruning has ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AfterFreeze {
+    /// The EM step goes on: a group may still be in the spike.
+    #[default]
+    Em,
+    /// The mask is the assignment: what is left is in the slab.
+    Slab,
+}
+
 /// Settings of Algorithm 3 beyond those of Algorithm 2.
 ///
 /// Prior of a group of K weights: p·N(0, 1/δ₀)^K + (1−p)·N(0, 1/δ₁)^K with δ₀ > δ₁. The EM step
@@ -51,6 +62,11 @@ pub struct EmMcmc {
     pub warm_up_epochs: usize,
     /// Pruning stops after this many epochs, so that later samples share one mask.
     pub freeze_after_epochs: Option<usize>,
+    /// The prior of what is left from then on.
+    ///
+    /// Deviation: neither paper nor code ends pruning. Once it has ended, γ is known: what is pruned
+    /// was in the spike, and what is left can be held in the slab instead of being assigned again.
+    pub after_freeze: AfterFreeze,
     /// When EM and pruning run.
     ///
     /// Deviation: the paper prints them in every iteration, the authors' code runs them with the
@@ -103,8 +119,12 @@ impl EmMcmcMethod {
             return;
         }
         let (weights, marks) = arena.weights_and_marks();
-        for groups in &self.groups {
-            prune::em_step(groups, weights, config.soft_threshold, marks);
+        if self.frozen(epoch) && config.after_freeze == AfterFreeze::Slab {
+            marks.iter_mut().filter(|mark| **mark & KEEP != 0).for_each(|mark| *mark |= SLAB);
+        } else {
+            for groups in &self.groups {
+                prune::em_step(groups, weights, config.soft_threshold, marks);
+            }
         }
         let goal = config.hard_threshold.goal(epoch).filter(|_| !self.frozen(epoch));
         match (goal, &self.channels) {
@@ -194,13 +214,17 @@ impl Method for EmMcmcMethod {
         masked(arena)
     }
 
-    fn vitals(&self, arena: &Arena, tick: Tick) -> Vitals {
+    fn vitals(&self, arena: &Arena, _tick: Tick) -> Vitals {
         let pruned_share = self.share(arena, KEEP);
         Vitals {
             spike_share: self.share(arena, SLAB),
             pruned_share,
             hard_threshold: self.hard_threshold(arena).filter(|_| pruned_share > 0.0),
-            ..self.config.sghmc.vitals_with(arena, tick, self.config.spike_decay)
+            ..Vitals::default()
         }
+    }
+
+    fn vitals_of_state(&self, arena: &Arena, tick: Tick, vitals: Vitals) -> Vitals {
+        self.config.sghmc.vitals_with(arena, tick, self.config.spike_decay, vitals)
     }
 }

@@ -10,11 +10,11 @@
 //! Launch with 256 threads a block and 8 to 16 blocks a multiprocessor. Buffers start at a multiple
 //! of 16 bytes.
 
-use thinfer_engine::joined;
 use thinfer_engine::noise::{CUDA_SOURCE, Key};
+use thinfer_engine::{Law, joined};
 
 use super::sghmc::{NoiseRule, RhoRule};
-use super::{csgmcmc, cv_adam, sgd, sghmc};
+use super::{csgmcmc, cv_adam, rank1, sgd, sghmc};
 
 pub use thinfer_engine::Kernel;
 
@@ -26,6 +26,7 @@ const SGD_SOURCE: &str = joined!(CUDA_SOURCE, include_str!("sgd.cu"));
 const CSGMCMC_SOURCE: &str = joined!(CUDA_SOURCE, include_str!("csgmcmc.cu"));
 const CV_ADAM_SOURCE: &str = joined!(CUDA_SOURCE, include_str!("cv_adam.cu"));
 const SGHMC_SOURCE: &str = joined!(CUDA_SOURCE, include_str!("sghmc.cu"));
+const RANK1_SOURCE: &str = joined!(CUDA_SOURCE, include_str!("rank1.cu"));
 const MASK_SOURCE: &str = joined!(CUDA_SOURCE, include_str!("mask.cu"));
 
 /// SGD's update; [`SgdScalars`]. State: momentum.
@@ -60,6 +61,15 @@ pub const fn csgmcmc(momentum: bool) -> Kernel {
     Kernel { source: CSGMCMC_SOURCE, entry: "csgmcmc", defines }
 }
 
+/// The update of the Rank-1 BNN; [`Rank1Scalars`]. State: momentum.
+pub const fn rank1(law: Law) -> Kernel {
+    let defines: &[&str] = match law {
+        Law::Gaussian => &["CAUCHY=0"],
+        Law::Cauchy => &["CAUCHY=1"],
+    };
+    Kernel { source: RANK1_SOURCE, entry: "rank1", defines }
+}
+
 /// Every kernel with every set of definitions, for a test that compiles them all.
 pub fn all() -> Vec<Kernel> {
     let mut all = vec![
@@ -67,6 +77,8 @@ pub fn all() -> Vec<Kernel> {
         SGD_MASKED,
         csgmcmc(false),
         csgmcmc(true),
+        rank1(Law::Gaussian),
+        rank1(Law::Cauchy),
         CV_ADAM_DRAW,
         CV_ADAM,
         MASK,
@@ -121,6 +133,20 @@ impl Scalars for CsgmcmcScalars {
     fn words(&self) -> Vec<u32> {
         let csgmcmc::Coeffs { momentum, rate, decay, noise } = self.coeffs;
         with_key(self.key, self.step, &[momentum, rate, decay, noise])
+    }
+}
+
+/// `Scalars` of `rank1.cu`. The law of the coefficients chooses the kernel.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rank1Scalars {
+    /// The numbers.
+    pub coeffs: rank1::Coeffs,
+}
+
+impl Scalars for Rank1Scalars {
+    fn words(&self) -> Vec<u32> {
+        let rank1::Coeffs { sgd, kl, prior, .. } = self.coeffs;
+        [sgd.momentum, sgd.decay, sgd.rate, kl, prior].map(f32::to_bits).to_vec()
     }
 }
 

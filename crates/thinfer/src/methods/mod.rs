@@ -13,6 +13,7 @@ pub mod dsr;
 pub mod em_mcmc;
 pub mod kernels;
 mod mask;
+pub mod rank1;
 pub mod registry;
 pub mod sgd;
 pub mod sghmc;
@@ -108,8 +109,14 @@ pub trait Method: Send + Sync {
         arena.forward().to_vec()
     }
 
-    /// What the chain is doing.
+    /// What the chain is doing, as far as weights and marks tell.
     fn vitals(&self, arena: &Arena, tick: Tick) -> Vitals;
+
+    /// [`Method::vitals`] with what the state buffers tell, which a GPU run does not bring to the host
+    /// after every epoch.
+    fn vitals_of_state(&self, _arena: &Arena, _tick: Tick, vitals: Vitals) -> Vitals {
+        vitals
+    }
 }
 
 /// PyTorch's default initialisation: U(−1/√fan_in, 1/√fan_in) for weights and biases alike, keyed.
@@ -139,6 +146,12 @@ fn initial_weights(table: &ParamTable, loss: &thinfer_engine::Loss, key: Key) ->
             }
             Role::NormScale => weights[param.range()].fill(1.0),
             Role::NormShift | Role::RunningMean | Role::RunningVariance => {}
+            // Locations of one, and pre-scales that make almost no noise: the plain network.
+            Role::RandomScale => {
+                for pair in weights[param.range()].chunks_exact_mut(2) {
+                    pair.copy_from_slice(&[1.0, -10.0]);
+                }
+            }
             Role::LinearWeight | Role::ConvWeight | Role::Bias => {
                 // A bias follows its weight in the table and takes that layer's bound.
                 if param.role.is_weight() {

@@ -44,7 +44,7 @@ pub struct Coeffs {
 
 /// One weight: d = g + wd w is given. Returns what lr multiplies.
 #[inline(always)]
-fn along(c: &Coeffs, buf: &mut f32, d: f32) -> f32 {
+pub(crate) fn along(c: &Coeffs, buf: &mut f32, d: f32) -> f32 {
     *buf = c.momentum * *buf + d;
     if c.nesterov { d + c.momentum * *buf } else { *buf }
 }

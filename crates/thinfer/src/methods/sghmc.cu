@@ -18,6 +18,7 @@
 #endif
 #define KEEP 1u
 #define SLAB 2u
+#define FIXED 4u
 
 struct Scalars {
     NoiseKey key;
@@ -103,10 +104,11 @@ INLINE void four(const Buffers& b, const Scalars& c, const NoiseKey& now, float 
         Tau t = sigmoid(r);
         real speed = real(c.beta1) * real(V[j]) - real(c.drift) * (gradient + decay * real(W[j]))
             + noise_scale(c, t) * eps[j];
-        float moved = plain(real(W[j]) + t.tau * speed);
+        const bool still = mark[j] & FIXED;
+        float moved = still ? W[j] : plain(real(W[j]) + t.tau * speed);
         W[j] = c.freeze && !(mark[j] & KEEP) ? 0.0f : moved;
-        V[j] = plain(speed);
-        R[j] = plain(r);
+        V[j] = still ? V[j] : plain(speed);
+        R[j] = still ? R[j] : plain(r);
     }
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
@@ -136,9 +138,13 @@ INLINE void one(const Buffers& b, const Scalars& c, const NoiseKey& now, float f
     Tau t = sigmoid(r);
     real speed = real(c.beta1) * real(b.v[i]) - real(c.drift) * (gradient + decay * w)
         + noise_scale(c, t) * normal(now, from);
-    float moved = c.freeze && !(mark & KEEP) ? 0.0f : plain(w + t.tau * speed);
-    b.rho[i] = plain(r);
-    b.v[i] = plain(speed);
+    const bool still = mark & FIXED;
+    float moved = still ? b.w[i] : plain(w + t.tau * speed);
+    moved = c.freeze && !(mark & KEEP) ? 0.0f : moved;
+    if (!still) {
+        b.rho[i] = plain(r);
+        b.v[i] = plain(speed);
+    }
     b.w[i] = moved;
 #if FORWARD
     float read = mark & KEEP ? moved : 0.0f;

@@ -9,7 +9,7 @@ use thinfer_engine::{Arena, Chunk, Clip, Pass, vectorize};
 use super::kernels::{self, Kernel, Scalars, SghmcScalars};
 use super::{Method, Tick, Vitals};
 use crate::error::Result;
-use crate::prune::{ALIVE, KEEP, SLAB};
+use crate::prune::{ALIVE, FIXED, KEEP, SLAB};
 
 /// Which noise the velocity gets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -252,11 +252,15 @@ fn step_by_rule(
         let decay = if marks[i] & SLAB != 0 { c.slab_decay } else { c.spike_decay };
         let gradient = factor * g[i];
         let tau = Tau::from_rho(rho[i]);
-        rho[i] = rho_step(&c, rho[i], tau, w[i], gradient, decay, eps_before[i]);
-        let tau = Tau::from_rho(rho[i]);
-        v[i] = c.beta1 * v[i] - c.beta2 * c.dt * c.dt * (gradient + decay * w[i])
+        let learned = rho_step(&c, rho[i], tau, w[i], gradient, decay, eps_before[i]);
+        let tau = Tau::from_rho(learned);
+        let speed = c.beta1 * v[i] - c.beta2 * c.dt * c.dt * (gradient + decay * w[i])
             + c.noise_scale(tau) * eps[i];
-        let moved = w[i] + tau.value * v[i];
+        let moved = w[i] + tau.value * speed;
+        let still = marks[i] & FIXED != 0;
+        rho[i] = if still { rho[i] } else { learned };
+        v[i] = if still { v[i] } else { speed };
+        let moved = if still { w[i] } else { moved };
         w[i] = if c.freeze && marks[i] & KEEP == 0 { 0.0 } else { moved };
     }
 }
@@ -282,7 +286,7 @@ impl Pass for Update {
     fn clip(&self) -> Option<Clip> {
         // With feedback thousands of pruned weights have gradients too, and their noise alone would
         // be longer than any useful limit.
-        self.clip.map(|most| Clip { most, among: KEEP })
+        self.clip.map(|most| Clip { most, among: KEEP, except: FIXED })
     }
 
     fn apply(&self, mut chunk: Chunk<'_>) {
@@ -290,8 +294,9 @@ impl Pass for Update {
         let (mut before, mut now) = ([0.0; PIECE], [0.0; PIECE]);
         for start in (0..chunk.weights.len()).step_by(PIECE) {
             let end = (start + PIECE).min(chunk.weights.len());
-            if self.coeffs.freeze && chunk.marks[start..end].iter().all(|m| m & KEEP == 0) {
-                // Held at zero for good; velocity and ρ of such weights mean nothing any more.
+            let gone = |mark: &u8| self.coeffs.freeze && mark & KEEP == 0;
+            if chunk.marks[start..end].iter().all(|mark| gone(mark) || mark & FIXED != 0) {
+                // Frozen, or held at zero for good, when velocity and ρ mean nothing any more.
                 continue;
             }
             let (before, now) = (&mut before[..end - start], &mut now[..end - start]);
@@ -347,7 +352,13 @@ impl Sghmc {
         Ok(())
     }
 
-    pub(crate) fn vitals_with(&self, arena: &Arena, tick: Tick, spike_decay: f64) -> Vitals {
+    pub(crate) fn vitals_with(
+        &self,
+        arena: &Arena,
+        tick: Tick,
+        spike_decay: f64,
+        vitals: Vitals,
+    ) -> Vitals {
         let coeffs = self.coeffs(tick, spike_decay, false);
         let mean = live_mean(arena, |tau| f64::from(tau.value));
         let variance = live_mean(arena, |tau| (f64::from(tau.value) - mean).powi(2));
@@ -355,7 +366,7 @@ impl Sghmc {
         Vitals {
             effective_temperature: Some(temperature),
             tau: Some((mean, variance.sqrt())),
-            ..Vitals::default()
+            ..vitals
         }
     }
 }
@@ -364,21 +375,23 @@ impl Sghmc {
 /// depend on the number of threads.
 const LOOKED_AT: usize = 1 << 16;
 
-/// The mean of a function of τ over the weights that are not pruned.
+/// The mean of a function of τ over the weights that are neither pruned nor frozen.
 fn live_mean(arena: &Arena, value: impl Fn(Tau) -> f64 + Sync) -> f64 {
     let pieces = arena.state(RHO).par_chunks(LOOKED_AT).zip(arena.marks().par_chunks(LOOKED_AT));
     let sums: Vec<(f64, usize)> = pieces
         .map(|(rho, marks)| {
             let (mut sum, mut n, mut values) = (0.0, 0, [0.0; PIECE]);
             for (rho, marks) in rho.chunks(PIECE).zip(marks.chunks(PIECE)) {
-                if marks.iter().all(|mark| mark & KEEP == 0) {
+                // Frozen weights get no noise.
+                let trained = |mark: &u8| mark & (KEEP | FIXED) == KEEP;
+                if !marks.iter().any(trained) {
                     continue;
                 }
                 vectorize(
                     #[inline(always)]
                     || values.iter_mut().zip(rho).for_each(|(v, r)| *v = value(Tau::from_rho(*r))),
                 );
-                for (value, _) in values.iter().zip(marks).filter(|(_, mark)| **mark & KEEP != 0) {
+                for (value, _) in values.iter().zip(marks).filter(|(_, mark)| trained(mark)) {
                     sum += value;
                     n += 1;
                 }
@@ -413,7 +426,11 @@ impl Method for SghmcMethod {
         arena.run(&Update { coeffs, key: self.key, step: tick.step, clip: self.config.clip });
     }
 
-    fn vitals(&self, arena: &Arena, tick: Tick) -> Vitals {
-        self.config.vitals_with(arena, tick, self.config.weight_decay)
+    fn vitals(&self, _arena: &Arena, _tick: Tick) -> Vitals {
+        Vitals::default()
+    }
+
+    fn vitals_of_state(&self, arena: &Arena, tick: Tick, vitals: Vitals) -> Vitals {
+        self.config.vitals_with(arena, tick, self.config.weight_decay, vitals)
     }
 }

@@ -14,6 +14,8 @@ use serde::{Deserialize, Serialize};
 pub const KEEP: u8 = 1;
 /// The weight's group is in the slab (soft mask = 1).
 pub const SLAB: u8 = 2;
+/// The weight is frozen: it is not trained any more.
+pub const FIXED: u8 = 4;
 /// How every weight starts.
 pub const ALIVE: u8 = KEEP | SLAB;
 

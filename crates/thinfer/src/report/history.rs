@@ -3,6 +3,7 @@
 use super::axis::Axis;
 use super::behaviour::clipping;
 use super::chains::{Chains, Course, WIDE, heights};
+use super::frozen;
 use super::page::{Key, count, figure, figures, paragraph, plural, section};
 use super::plots::{Ink, Mark};
 use crate::error::Result;
@@ -51,7 +52,8 @@ impl History<'_> {
                 &self.run.results,
                 &self.run.info.config,
                 self.run.data.train_rows,
-            )))
+            ))
+            + &frozen::of_chains(&self.run.results, &self.run.info.config))
     }
 
     fn schedule(&self) -> Result<String> {

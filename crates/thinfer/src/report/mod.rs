@@ -9,6 +9,7 @@ mod chains;
 pub mod comparison;
 mod drawing;
 pub mod figures;
+mod frozen;
 mod history;
 pub mod images;
 mod origin;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use thinfer_engine::{EngineError, Loss, Network, NetworkBuilder, NodeId, Op, Param, Scale, Shape};
 
-use super::present::{Present, count};
+use super::present::{Present, count, pad_numbers};
 use super::reach::Channels;
 use super::{Layout, Shrunk};
 
@@ -86,14 +86,16 @@ impl<'a> Builder<'a> {
             Op::Conv2d { weight, bias, window } => {
                 let (from, reads) = self.reading(at)?;
                 let (out, biased) = (count(own), bias.is_some());
-                self.weights(&params[*weight], own, &reads, 1);
+                self.weights(&params[*weight], own, &reads);
                 self.bias(*bias, own);
                 self.made.conv2d_with(&node.name, from, out, *window, biased)
             }
             Op::Linear { weight, bias } => {
-                let (from, reads) = self.reading(at)?;
-                let shape = self.network.nodes()[node.inputs[0].0].shape;
-                self.weights(&params[*weight], own, &reads, shape.height * shape.width);
+                let (from, reads) = match self.picking(at)? {
+                    Some(picked) => picked,
+                    None => self.reading(at)?,
+                };
+                self.weights(&params[*weight], own, &reads);
                 self.bias(*bias, own);
                 self.made.linear_with(&node.name, from, count(own), bias.is_some())
             }
@@ -123,22 +125,46 @@ impl<'a> Builder<'a> {
                 self.made.tanh(from)
             }
             Op::Add => self.sum(at),
-            Op::Input | Op::Select { .. } | Op::Spread { .. } => Err(EngineError::Network {
+            Op::Input
+            | Op::Select { .. }
+            | Op::Pick { .. }
+            | Op::Spread { .. }
+            | Op::Vary { .. } => Err(EngineError::Network {
                 node: node.name.clone(),
-                problem: "is part of a network that was shrunk before; shrink the whole one".into(),
+                problem: "cannot be part of a network that is shrunk".into(),
             }),
         }
     }
 
     /// What a layer of weights reads: all channels that are there, or a list of those it needs.
     fn reading(&mut self, at: usize) -> Result<(NodeId, Vec<bool>), EngineError> {
+        let (from, reads) = (self.network.nodes()[at].inputs[0], self.reads(at));
+        Ok((self.by_channel(from, reads)?, reads.to_vec()))
+    }
+
+    /// What a linear layer reads of a picture, number by number, where that leaves out enough of the
+    /// channels that it would read.
+    fn picking(&mut self, at: usize) -> Result<Option<(NodeId, Vec<bool>)>, EngineError> {
+        let needs = &self.present.numbers[at];
         let from = self.network.nodes()[at].inputs[0];
         let there = &self.present.nodes[from.0];
-        let needs = &self.present.reads[at];
-        if from.0 == 0 || self.layout.reads_all(count(needs), count(there)) {
-            return Ok((self.find(from)?, there.clone()));
+        let numbers = pad_numbers(needs, there, &self.reach.zero[from.0], self.layout.multiple);
+        let pixels = needs.len() / there.len();
+        let channels = count(self.reads(at));
+        if needs.is_empty() || self.layout.reads_all(count(&numbers), pixels * channels) {
+            return Ok(None);
         }
-        Ok((self.by_channel(from, needs)?, needs.clone()))
+        let picture = there.repeat(pixels);
+        let picked = self.made.pick(self.find(from)?, places(&numbers, &picture))?;
+        Ok(Some((picked, numbers)))
+    }
+
+    /// The channels that a layer of weights reads: all that are there, or those that it needs.
+    fn reads(&self, at: usize) -> &'a [bool] {
+        let from = self.network.nodes()[at].inputs[0];
+        let (there, needs) = (&self.present.nodes[from.0], &self.present.reads[at]);
+        let all = from.0 == 0 || self.layout.reads_all(count(needs), count(there));
+        if all { there } else { needs }
     }
 
     /// The channels `wanted` of a node, all of which are there.
@@ -184,11 +210,11 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Indices of the weights `outputs` by `inputs`; a linear layer has every input once a pixel.
-    fn weights(&mut self, weight: &Param, outputs: &[bool], inputs: &[bool], pixels: usize) {
+    /// Indices of the weights `outputs` by `inputs`; a linear layer that reads channels of a picture has
+    /// every input once a pixel.
+    fn weights(&mut self, weight: &Param, outputs: &[bool], inputs: &[bool]) {
         let row = weight.fan_in();
         let positions = row / inputs.len();
-        debug_assert!(positions.is_multiple_of(pixels));
         for output in list(outputs) {
             for position in 0..positions {
                 let start = weight.offset + output as usize * row + position * inputs.len();

@@ -268,7 +268,9 @@ fn up_to(network: &Network, last: NodeId) -> Result<Network> {
             Op::Tanh => b.tanh(from(0))?,
             Op::Add => b.add(from(0), from(1))?,
             Op::Select { channels } => b.select(from(0), channels.clone())?,
+            Op::Pick { places } => b.pick(from(0), places.clone())?,
             Op::Spread { channels: list } => b.spread(from(0), list.clone(), channels)?,
+            Op::Vary { bias, mixture, .. } => b.vary(name, from(0), *mixture, bias.is_some())?,
         };
     }
     Ok(b.finish(became[last.0], Loss::gaussian(1.0))?)

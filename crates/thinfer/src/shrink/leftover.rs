@@ -34,7 +34,10 @@ pub fn leftovers(keep: &[u8], small: &Shrunk) -> Vec<Leftover> {
                 let reason = if rows().any(|row| row.iter().all(|mark| *mark == 0)) {
                     "an output without weights still gets a bias, a norm's shift or a side of a sum"
                 } else if columns(&marks, weight.fan_in()).any(|kept| !kept) {
-                    "other pixels of the same channels are read"
+                    match node.op {
+                        Op::Linear { .. } => "a list of what is read would leave out too little",
+                        _ => "other places of the same kernels are kept",
+                    }
                 } else {
                     "other outputs read the same inputs, and a layer is a full rectangle"
                 };

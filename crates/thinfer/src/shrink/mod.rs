@@ -1,8 +1,9 @@
 //! Cuts what is dead out of a masked network: a smaller network, the same function.
 //!
 //! A channel is dead when it is always zero or when nothing reads it. It is cut at every node; where a
-//! layer reads or writes only some channels of a residual stream, a list of them
-//! ([`thinfer_engine::Op::Select`], [`thinfer_engine::Op::Spread`]) stands between the two. What is
+//! layer reads or writes only some channels of a residual stream, or some numbers of a flattened
+//! picture, a list of them ([`thinfer_engine::Op::Select`], [`thinfer_engine::Op::Spread`],
+//! [`thinfer_engine::Op::Pick`]) stands between the two. What is
 //! dead but stays, and why, is in [`leftovers`]. `docs/shrink.md` states the rules.
 
 mod build;
@@ -14,7 +15,7 @@ pub(crate) mod reach;
 mod samples;
 mod speed;
 
-use thinfer_engine::{Network, NodeId, Op};
+use thinfer_engine::{Network, NodeId};
 
 use crate::error::{Error, Result};
 use build::Builder;
@@ -86,6 +87,11 @@ impl Shrunk {
         self.network.multiply_adds() as f64 / larger.multiply_adds().max(1) as f64
     }
 
+    /// The node that a node of the larger network became; none where it is gone.
+    pub(crate) fn became(&self, node: NodeId) -> Option<NodeId> {
+        self.became[node.0]
+    }
+
     /// The channels of a node of the larger network that stay.
     pub fn channels(&self, node: NodeId) -> &[u32] {
         &self.channels[node.0]
@@ -118,13 +124,16 @@ pub fn shrink(network: &Network, keep: &[u8], layout: Layout) -> Result<Shrunk> 
             network.params().len()
         )));
     }
-    if let Some(node) =
-        network.nodes().iter().find(|n| matches!(n.op, Op::Select { .. } | Op::Spread { .. }))
-    {
+    if let Some(node) = network.nodes().iter().find(|n| !n.list().is_empty()) {
         return Err(Error::Data(format!(
             "the network was shrunk before (`{}` is a list of channels); shrink the whole network",
             node.name
         )));
+    }
+    if network.mixture().is_some() {
+        return Err(Error::Data(
+            "the channels of this network have random scales, so none can be cut out; keep it whole".into(),
+        ));
     }
     let reach = Channels::of(network, keep);
     let present = Present::of(network, keep, &reach, layout);

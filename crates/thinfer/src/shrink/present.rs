@@ -11,6 +11,9 @@ pub(super) struct Present {
     pub(super) nodes: Vec<Vec<bool>>,
     /// For each layer of weights, the input channels that it needs; empty for other nodes.
     pub(super) reads: Vec<Vec<bool>>,
+    /// For each linear layer that reads a picture, the numbers of it that it needs; empty for other
+    /// nodes.
+    pub(super) numbers: Vec<Vec<bool>>,
 }
 
 impl Present {
@@ -25,8 +28,21 @@ impl Present {
             }
             _ => Vec::new(),
         });
+        let numbers = nodes.iter().enumerate().map(|(at, node)| match node.op {
+            Op::Linear { weight, .. } => {
+                let from = node.inputs[0].0;
+                let pixels = nodes[from].shape.height * nodes[from].shape.width;
+                if pixels == 1 {
+                    return Vec::new();
+                }
+                let kernels = Kernels::of(&network.params()[weight], keep);
+                needed_inputs(&kernels, &reach.read[at], &reach.zero[from].repeat(pixels))
+            }
+            _ => Vec::new(),
+        });
         let mut present = Self {
             reads: reads.collect(),
+            numbers: numbers.collect(),
             nodes: nodes.iter().map(|n| vec![false; n.shape.channels]).collect(),
         };
         present.nodes[network.output().0].fill(true);
@@ -115,6 +131,27 @@ fn needed_inputs(kernels: &Kernels, read: &[bool], zero: &[bool]) -> Vec<bool> {
         needed[carries] = true;
     }
     needed
+}
+
+/// Fills `numbers` of a picture with others of the channels that are `there`, up to a multiple.
+pub(super) fn pad_numbers(
+    numbers: &[bool],
+    there: &[bool],
+    zero: &[bool],
+    multiple: usize,
+) -> Vec<bool> {
+    let channel = |at: usize| at % there.len();
+    let mut among: Vec<bool> = Vec::new();
+    let (mut places, mut silent) = (Vec::new(), Vec::new());
+    for (at, on) in numbers.iter().enumerate().filter(|(at, _)| there[channel(*at)]) {
+        among.push(*on);
+        places.push(at);
+        silent.push(zero[channel(at)]);
+    }
+    pad(&mut among, &silent, multiple);
+    let mut padded = vec![false; numbers.len()];
+    among.into_iter().zip(places).for_each(|(on, at)| padded[at] = on);
+    padded
 }
 
 /// Adds channels until there is a multiple of `multiple`, those that are always zero first.

@@ -7,19 +7,20 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use thinfer_engine::cuda::Precision;
 use thinfer_engine::noise::{Key, Stream};
-use thinfer_engine::{Arena, Network, Role};
+use thinfer_engine::{Arena, Draw, Network, Role};
 
 use super::container::{self, Container};
 use super::cut::{Ahead, Cut, Shrinking};
 use super::device::{self, CudaChain, OnCuda};
 use super::examples::{Examples, image_rows};
+use super::freeze::{Freezing, Held, frozen_share};
 use super::stepper::Stepper;
 use super::trace::Trace;
 use crate::data::images::Speed;
 use crate::data::{ImageData, View};
 use crate::error::{Error, Result};
 use crate::images::Classifier;
-use crate::methods::{Method, Rates, Tick, Vitals, initialize};
+use crate::methods::{Method, Rates, Tick, initialize};
 use crate::metrics;
 use crate::prune::KEEP;
 use crate::schedule::{Clock, Schedule};
@@ -79,6 +80,8 @@ pub struct ChainSpec {
     pub evaluate_every: usize,
     /// When to go on with a smaller network, where pruning is for good.
     pub shrink: Shrinking,
+    /// When weights are frozen that have settled, where they are.
+    pub freeze: Option<Arc<Freezing>>,
     /// The arithmetic on a GPU.
     pub precision: Precision,
     /// The channels whose weights are kept at the end of every epoch, of no epochs yet.
@@ -120,6 +123,13 @@ pub struct Record {
     /// The share of the whole network's multiply-adds that a step does.
     #[serde(default = "all_of_it")]
     pub work: f64,
+    /// The share of kept parameters that are frozen.
+    #[serde(default)]
+    pub frozen: f64,
+    /// The share of the multiply-adds of the way back, of the network in use, that is done; the rest is
+    /// frozen.
+    #[serde(default = "all_of_it")]
+    pub backward: f64,
     /// λ₂ in force.
     #[serde(default)]
     pub hard_threshold: Option<f64>,
@@ -131,7 +141,7 @@ pub struct Record {
     pub test_nll: Option<f64>,
 }
 
-/// The work of a network that never got smaller.
+/// The work of a network that never got smaller, and of a way back that goes through all of it.
 fn all_of_it() -> f64 {
     1.0
 }
@@ -171,6 +181,10 @@ pub struct Chain {
     cuda: Option<CudaChain>,
     /// The smaller network in use, where there is one.
     cut: Option<Cut>,
+    /// Parameters that are frozen whole.
+    held: Held,
+    /// The weights at the end of the last cycle, where weights may be frozen; empty before the first.
+    cycle_end: Vec<f32>,
     /// Scores test images; made when first needed.
     judge: Option<Classifier>,
     step: u64,
@@ -210,6 +224,8 @@ impl Chain {
             stepper: None,
             cuda: None,
             cut: None,
+            held: Held::default(),
+            cycle_end: Vec::new(),
             judge: None,
             step: 0,
             order: Vec::new(),
@@ -309,8 +325,8 @@ impl Chain {
             self.reconsider(epoch, data.rows(), false)?;
         }
         if self.stepper.is_none() {
-            let (spec, cut) = (&self.spec, self.cut.as_ref());
-            self.stepper = Some(Stepper::new(&spec.network, spec.batch, cut, &self.arena)?);
+            let (spec, cut, held) = (&self.spec, self.cut.as_ref(), &self.held);
+            self.stepper = Some(Stepper::new(&spec.network, spec.batch, cut, held, &self.arena)?);
         }
         let Some(stepper) = &mut self.stepper else { return Ok(()) };
         if batch == 0 || self.order.is_empty() {
@@ -337,6 +353,7 @@ impl Chain {
                 (&made, &numbers[..])
             }
         };
+        stepper.set_draw(Draw::of_step(self.spec.seed, self.spec.chain, self.step));
         let done = stepper.step(&mut self.arena, &*method, tick, table, rows)?;
         let loss = done.loss;
         if !loss.is_finite() {
@@ -366,8 +383,8 @@ impl Chain {
             self.loss_sum = 0.0;
             self.reconsider(tick.epoch, data.rows(), true)?;
         }
-        let cut = self.cut.as_ref();
-        let tally = cuda.run(&self.spec, &mut self.arena, cut, data, first, &ticks)?;
+        let used = (self.cut.as_ref(), &self.held);
+        let tally = cuda.run(&self.spec, &mut self.arena, used, data, first, &ticks)?;
         if let Some(at) = tally.losses.iter().position(|loss| !loss.is_finite()) {
             self.step += at as u64;
             return Err(self.not_finite("the loss".into(), tick.epoch));
@@ -434,8 +451,8 @@ impl Chain {
             };
             let spec = &self.spec;
             let mut vitals = spec.method.vitals(&self.arena, tick);
-            if !state_is_here {
-                vitals = Vitals { effective_temperature: None, tau: None, ..vitals };
+            if state_is_here {
+                vitals = spec.method.vitals_of_state(&self.arena, tick, vitals);
             }
             self.records.push(Record {
                 epoch,
@@ -452,6 +469,10 @@ impl Chain {
                 clipped_steps: self.clipped_steps,
                 sparsity: sparsity(self.arena.marks()),
                 work: self.cut.as_ref().map_or(1.0, |cut| cut.small.work_left(&spec.network)),
+                frozen: frozen_share(self.arena.marks()),
+                backward: self.held.backward_left(
+                    self.cut.as_ref().map_or(&spec.network, |cut| &cut.small.network),
+                ),
                 hard_threshold: vitals.hard_threshold,
                 test_accuracy: judged.map(|j| j.0),
                 test_nll: judged.map(|j| j.1),
@@ -468,7 +489,27 @@ impl Chain {
                 stats: self.arena.stats().to_vec(),
             });
         }
+        self.end_cycle(epoch);
         Ok(())
+    }
+
+    /// At the end of a cycle that another follows: freezes what has settled.
+    fn end_cycle(&mut self, epoch: usize) {
+        let freeze = self.spec.freeze.as_ref().filter(|freeze| freeze.cycle_ends.contains(&epoch));
+        let Some(freeze) = freeze else { return };
+        if !self.cycle_end.is_empty() {
+            freeze.freeze(&self.spec.network, &self.cycle_end, &mut self.arena);
+            self.hold();
+        }
+        self.cycle_end = self.arena.weights().to_vec();
+    }
+
+    /// Takes over from the marks which parameters are frozen whole.
+    fn hold(&mut self) {
+        let held = Held::of(&self.spec.network, self.arena.marks());
+        if held != self.held {
+            (self.held, self.stepper) = (held, None);
+        }
     }
 
     /// Accuracy and negative log-likelihood of the test images, for the weights as they are.
@@ -539,6 +580,9 @@ impl Chain {
         if let Some(cut) = &self.cut {
             sections.push(("cut".to_owned(), cut.to_bits()));
         }
+        if !self.cycle_end.is_empty() {
+            sections.push(("cycle_end".to_owned(), container::float_bytes(&self.cycle_end)));
+        }
         container::encode(&body, &sections)
     }
 
@@ -574,6 +618,15 @@ impl Chain {
             })?;
             chain.cut = Some(Cut::new(&chain.spec.network, keep, false)?);
         }
+        if file.has("cycle_end") {
+            chain.cycle_end = file.floats(path, "cycle_end")?;
+            if chain.cycle_end.len() != chain.arena.len() {
+                let problem =
+                    "the weights of the last cycle's end are cut short; the file is damaged";
+                return Err(Error::store(path, problem));
+            }
+        }
+        chain.hold();
         chain.snapshots = snapshots(&file.body.snapshots)?;
         chain.step = file.body.step;
         chain.loss_sum = file.body.loss_sum;

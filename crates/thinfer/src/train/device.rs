@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use thinfer_engine::cuda::{Gpu, PlanOptions, Precision, Session, Source, StepCalls, Tally};
 use thinfer_engine::noise::{Key, Stream};
-use thinfer_engine::{Arena, Network};
+use thinfer_engine::{Arena, Draw, Network};
 
 use super::Device;
 use super::chain::ChainSpec;
 use super::cut::Cut;
 use super::examples::Examples;
+use super::freeze::Held;
 use super::part::Part;
 use crate::config::Config;
 use crate::data::images::{Prefetch, Speed};
@@ -49,6 +50,8 @@ pub(crate) struct CudaChain {
     session: Option<Session>,
     /// The smaller network that the device has, where it does not have the whole one.
     part: Option<Part>,
+    /// Parameters that its plan computes no gradient of.
+    held: Held,
     /// Whether the device has newer weights or a newer state than the host.
     ahead: Ahead,
     /// Images of this epoch that are decoded while the device is at work.
@@ -79,7 +82,14 @@ impl CudaChain {
         if let Some(reason) = spec.method.needs_host() {
             return Err(Error::Data(reason.to_owned()));
         }
-        Ok(Self { on, session: None, part: None, ahead: Ahead::default(), decoder: None })
+        Ok(Self {
+            on,
+            session: None,
+            part: None,
+            held: Held::default(),
+            ahead: Ahead::default(),
+            decoder: None,
+        })
     }
 
     /// The GPU.
@@ -102,7 +112,7 @@ impl CudaChain {
         &mut self,
         spec: &ChainSpec,
         arena: &mut Arena,
-        cut: Option<&Cut>,
+        (cut, held): (Option<&Cut>, &Held),
         data: Examples<'_>,
         first: usize,
         ticks: &[Tick],
@@ -120,9 +130,10 @@ impl CudaChain {
             (None, None) => true,
             _ => false,
         };
-        if !same {
+        if !same || self.held != *held {
             self.settle_state(arena)?;
             (self.session, self.part) = (None, cut.map(|cut| Part::new(cut, arena)));
+            self.held = held.clone();
         }
         let touched = arena.take_touched();
         if touched || self.session.is_none() {
@@ -152,6 +163,7 @@ impl CudaChain {
             order.iter_mut().enumerate().for_each(|(at, row)| *row = (at % slots) as u32);
         }
         let augment = key(Stream::Augment).kernel_words(tick.epoch as u64);
+        session.set_draw(Draw::of_step(spec.seed, spec.chain, tick.step - first as u64))?;
         self.ahead = Ahead { weights: true, state: true };
         Ok(session.run(&order, first, &steps, augment)?)
     }
@@ -174,6 +186,7 @@ impl CudaChain {
             return Ok(session.push_weights(arena)?);
         }
         let network = part.map_or(&spec.network, |part| &part.small.network);
+        let network = &self.held.in_network(network);
         let fewer = match (data, part) {
             (Examples::Table(data), Some(part)) => Some(data.take_columns(&part.columns())),
             _ => None,

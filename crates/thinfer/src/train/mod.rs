@@ -7,6 +7,7 @@ pub(crate) mod container;
 mod cut;
 mod device;
 mod examples;
+mod freeze;
 mod part;
 mod run;
 mod stepper;
@@ -18,6 +19,7 @@ pub use cut::Shrinking;
 pub use device::OnCuda;
 pub use examples::Examples;
 pub(crate) use examples::image_rows;
+pub use freeze::{Freezing, Phase, phases};
 pub use run::{
     ChainResult, Observer, Setting, Silent, checkpoint_path, load_results, run_chains,
     snapshot_path,

@@ -1,8 +1,9 @@
 //! Steps of a chain on the cores, with the whole network or with the part that pruning leaves.
 
-use thinfer_engine::{Arena, Dataset, Network, Plan};
+use thinfer_engine::{Arena, Dataset, Draw, Network, Plan};
 
 use super::cut::Cut;
+use super::freeze::Held;
 use super::part::Part;
 use crate::error::Result;
 use crate::methods::{Method, Tick};
@@ -32,12 +33,13 @@ impl Stepper {
         network: &Network,
         batch: usize,
         cut: Option<&Cut>,
+        held: &Held,
         whole: &Arena,
     ) -> Result<Self> {
         let Some(cut) = cut else {
-            return Ok(Self { plan: Plan::new(network, batch)?, part: None });
+            return Ok(Self { plan: Plan::new(&held.in_network(network), batch)?, part: None });
         };
-        let plan = Plan::new(&cut.small.network, batch)?;
+        let plan = Plan::new(&held.in_network(&cut.small.network), batch)?;
         let mut part = Part::new(cut, whole);
         part.take_from(whole, true);
         Ok(Self { plan, part: Some(Smaller { part, table: None }) })
@@ -52,6 +54,11 @@ impl Stepper {
     /// the same, since they may come back, but the forward pass need not look at them.
     pub(crate) fn read_columns(&mut self, columns: &[usize]) {
         self.plan.set_live_inputs(Some(columns));
+    }
+
+    /// Says what makes the random channel scales of the next step, where there are any.
+    pub(crate) fn set_draw(&mut self, draw: Draw) {
+        self.plan.set_draw(draw);
     }
 
     /// One step of a method on `rows`. The buffers of the whole network are up to date after it; a

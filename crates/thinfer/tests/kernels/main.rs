@@ -8,13 +8,13 @@ use std::path::Path;
 use std::process::Command;
 
 use thinfer::methods::kernels::{
-    self, CsgmcmcScalars, CvAdamScalars, Kernel, Scalars, SgdScalars, SghmcScalars,
+    self, CsgmcmcScalars, CvAdamScalars, Kernel, Rank1Scalars, Scalars, SgdScalars, SghmcScalars,
 };
 use thinfer::methods::sghmc::{NoiseRule, RhoRule};
-use thinfer::methods::{csgmcmc, cv_adam, sgd, sghmc};
+use thinfer::methods::{csgmcmc, cv_adam, rank1, sgd, sghmc};
 use thinfer_engine::augment::{self, Augment};
 use thinfer_engine::noise::{self, Key, Stream};
-use thinfer_engine::{Shape, elementary, joined};
+use thinfer_engine::{Law, Shape, elementary, joined};
 
 /// Kernels that a session on a GPU launches around those of the methods.
 const CLIP_SOURCE: &str =
@@ -117,7 +117,7 @@ impl Chain {
             values.iter().map(|v| v * scale).collect::<Vec<f32>>()
         };
         let state = [draw(2, 0.01), draw(3, 2.0)];
-        let marks = (0..N).map(|i| [3, 1, 2, 0, 3][i % 5]).collect();
+        let marks = (0..N).map(|i| [3, 1, 2, 0, 3, 7, 5, 6, 4][i % 9]).collect();
         let (weights, gradient) = (draw(0, 0.3), draw(1, 0.2));
         Self { weights, forward: None, gradient, state, marks, origin: Vec::new() }
     }
@@ -295,6 +295,45 @@ fn sghmc_can_write_the_masked_weights_in_the_same_pass() {
     cut.run(LOWER, true, &scalars, 1.0);
 }
 
+/// Pairs of location and pre-scale begin at odd and even places, at the end of a group of four and at
+/// the end of the buffer.
+#[test]
+fn rank1_has_the_bits_of_the_cpu() {
+    let sgd = sgd::Coeffs { momentum: 0.9, decay: 5e-4, rate: 0.1, nesterov: true };
+    for law in [Law::Gaussian, Law::Cauchy] {
+        let coeffs = rank1::Coeffs { sgd, kl: 1e-3, prior: 0.1, law };
+        let mut want = Chain::new();
+        let pieces = [(4, 6), (101, 40), (N - 3, 2), (N - 102, 98)];
+        want.marks.fill(3);
+        for (offset, len) in pieces {
+            for at in (offset..offset + len).step_by(2) {
+                (want.marks[at], want.marks[at + 1]) = (3 | rank1::LOCATION, 3 | rank1::PRE_SCALE);
+                want.weights[at + 1] -= 3.0;
+            }
+        }
+        let start = want.clone();
+        sgd::step(&sgd, &mut want.weights, &mut want.state[0], &want.gradient);
+        for (offset, len) in pieces {
+            let own = offset..offset + len;
+            let pairs = start.weights[own.clone()].chunks_exact(2);
+            let pulls: Vec<f32> =
+                pairs.flat_map(|pair| rank1::pull(&coeffs, pair[0], pair[1])).collect();
+            want.weights[own.clone()].copy_from_slice(&start.weights[own.clone()]);
+            want.state[0][own.clone()].copy_from_slice(&start.state[0][own.clone()]);
+            let (w, buf) = (&mut want.weights[own.clone()], &mut want.state[0][own.clone()]);
+            rank1::step_random(&coeffs, w, buf, &want.gradient[own], &pulls);
+        }
+        for exact in [true, false] {
+            let mut got = start.clone();
+            if !got.run(kernels::rank1(law), exact, &Rank1Scalars { coeffs }, 1.0) {
+                return;
+            }
+            assert_close("momentum", &got.state[0], &want.state[0], exact, 1.0);
+            assert_close("w", &got.weights, &want.weights, exact, 1.0);
+        }
+    }
+}
+
 #[test]
 fn cv_adam_has_the_bits_of_the_cpu() {
     let coeffs = cv_adam::Coeffs {
@@ -444,7 +483,7 @@ fn rows_of_a_table_are_gathered() {
 #[test]
 fn long_gradients_are_clipped_to_the_limit() {
     let state = Chain::new();
-    let live = state.gradient.iter().zip(&state.marks).filter(|(_, mark)| **mark & 1 == 1);
+    let live = state.gradient.iter().zip(&state.marks).filter(|(_, mark)| **mark & 5 == 1);
     let norm = live.map(|(g, _)| f64::from(*g).powi(2)).sum::<f64>().sqrt();
     let Some(program) = Program::new(CLIP_SOURCE, include_str!("clip.h"), &["THREADS=1"]) else {
         return;

@@ -1,5 +1,5 @@
 // The factor min(1, most / |g|) of `clip_factor` in arena.rs, over elements whose mark has one of the bits
-// `among`.
+// `among` and none of the bits `except`.
 //
 // Two launches. Which element goes to which thread, and the order of all sums, depend on n and the
 // launch alone, so the factor has the same bits every time. Sums are in double.
@@ -18,21 +18,25 @@ INLINE double block_sum(double mine) {
     return sums[0];
 }
 
-INLINE double square(float g, u32 mark, u32 among) { return mark & among ? (double)g * (double)g : 0.0; }
+INLINE double square(float g, u32 mark, u32 among, u32 except) {
+    return mark & among && !(mark & except) ? (double)g * (double)g : 0.0;
+}
 
 // Launch with blocks of 256 threads; `partial` has one number a block.
 extern "C" __global__ void __launch_bounds__(THREADS) clip_partial(
-    const float* __restrict__ g, const unsigned char* __restrict__ marks, u32 n, double* __restrict__ partial, u32 among)
+    const float* __restrict__ g, const unsigned char* __restrict__ marks, u32 n, double* __restrict__ partial,
+    u32 among, u32 except)
 {
     double sum = 0.0;
     const u32 thread = blockIdx.x * THREADS + threadIdx.x;
     for (u32 i = thread; i < n / 4u; i += gridDim.x * THREADS) {
         float4 x = ((const float4*)g)[i];
         uchar4 mark = ((const uchar4*)marks)[i];
-        sum += (square(x.x, mark.x, among) + square(x.y, mark.y, among)) + (square(x.z, mark.z, among) + square(x.w, mark.w, among));
+        sum += (square(x.x, mark.x, among, except) + square(x.y, mark.y, among, except))
+            + (square(x.z, mark.z, among, except) + square(x.w, mark.w, among, except));
     }
     u32 tail = n / 4u * 4u + thread;
-    if (tail < n) sum += square(g[tail], marks[tail], among);
+    if (tail < n) sum += square(g[tail], marks[tail], among, except);
     sum = block_sum(sum);
     if (threadIdx.x == 0) partial[blockIdx.x] = sum;
 }

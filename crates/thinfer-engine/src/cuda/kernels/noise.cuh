@@ -136,6 +136,15 @@ INLINE Tau sigmoid(real rho) {
     return t;
 }
 
+// ln(1 + e^x); the series keeps the digits of a small e, which 1 + e loses.
+INLINE real softplus(real x) {
+    float at = plain(x);
+    real e = exp_negative(real(at < 0.0f ? -at : at));
+    real series = e * (real(1.0f) - e * (real(0.5f) - e * (real(1.0f / 3.0f) - real(0.25f) * e)));
+    real tail = plain(e) >= 0.03f ? natural_log(plain(real(1.0f) + e)) : series;
+    return at > 0.0f ? x + tail : tail;
+}
+
 // 1 / (n tau)
 INLINE real one_over(real n, real over_n, Tau t) {
 #if EXACT

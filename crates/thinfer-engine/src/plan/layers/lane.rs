@@ -1,11 +1,12 @@
 use std::ops::Range;
 
 use crate::dataset::Dataset;
-use crate::network::{Network, Node, Op};
+use crate::mixture::{Draw, Mixture};
+use crate::network::{Network, Node, NodeId, Op};
 use crate::ops::batch_norm::{Batch, Sums};
 use crate::ops::loss::{self, Loss, Scale};
 use crate::ops::tile::SLACK;
-use crate::ops::{add, average_pool, channels, relu, tanh};
+use crate::ops::{add, average_pool, channels, relu, tanh, vary};
 use crate::real::Real;
 
 use super::layer::{Layer, Work};
@@ -20,6 +21,9 @@ pub(crate) struct Shared<'a, T> {
     pub(crate) weights: &'a [T],
     pub(crate) packed: &'a [Vec<T>],
     pub(crate) norms: &'a [Batch<T>],
+    /// The laws of random scales, and what makes them.
+    pub(crate) laws: &'a [vary::Laws<T>],
+    pub(crate) draw: Draw,
 }
 
 impl<T> Shared<'_, T> {
@@ -38,6 +42,11 @@ pub(crate) struct Lane<T> {
     /// For each max pool, which place of each window was the largest.
     places: Vec<Vec<u32>>,
     pub(crate) sums: Vec<Sums<T>>,
+    /// For each node with random scales, those of its rows and their slopes.
+    scales: Vec<[Vec<T>; 2]>,
+    noise: Vec<f32>,
+    /// Whose row each is, and its number; empty where there are no random scales.
+    whose: Vec<vary::Row>,
     scratch: Vec<T>,
     targets: Vec<f32>,
     pub(crate) gradient: Vec<T>,
@@ -66,13 +75,22 @@ impl<T: Real> Lane<T> {
             Work::Conv(conv) => conv.scratch_len(),
             _ => 0,
         });
+        let varied = |(_, (node, layer)): (usize, (&Node, &Layer))| match layer.work {
+            Work::Vary { .. } => node.shape.channels,
+            _ => 0,
+        };
+        let widest = nodes().map(varied).max().unwrap_or(0);
+        let scales = nodes().map(|node| [0; 2].map(|_| vec![T::ZERO; most_rows * varied(node)]));
         Self {
             rows: 0,
             values: buffers(true),
             slopes: buffers(false),
             places: places.collect(),
             sums: sums.collect(),
-            scratch: vec![T::ZERO; scratch.max().unwrap_or(0)],
+            scales: scales.collect(),
+            noise: vec![0.0; widest],
+            whose: Vec::new(),
+            scratch: vec![T::ZERO; scratch.max().unwrap_or(0).max(widest)],
             targets: vec![0.0; network.loss().target_len(network.output_len()) * most_rows],
             gradient: vec![T::ZERO; network.params().len()],
             loss: 0.0,
@@ -82,7 +100,8 @@ impl<T: Real> Lane<T> {
     pub(crate) fn bytes(&self) -> usize {
         let activations: usize = self.values.iter().chain(&self.slopes).map(Vec::len).sum();
         let places: usize = self.places.iter().map(Vec::len).sum();
-        size_of::<T>() * (activations + self.gradient.len() + self.scratch.len())
+        let scales: usize = self.scales.iter().flatten().map(Vec::len).sum();
+        size_of::<T>() * (activations + scales + self.gradient.len() + self.scratch.len())
             + 4 * (places + self.targets.len())
     }
 
@@ -101,6 +120,23 @@ impl<T: Real> Lane<T> {
             self.gradient.fill(T::ZERO);
             self.loss = 0.0;
         }
+    }
+
+    /// Tells whose rows it has: in training those from `first` on of a batch, one for each member in
+    /// turn, otherwise all of the member that `draw` names.
+    pub(crate) fn number(
+        &mut self,
+        mixture: Option<Mixture>,
+        draw: Draw,
+        first: Option<usize>,
+        rows: &[u32],
+    ) {
+        let Some(mixture) = mixture else { return };
+        self.whose.clear();
+        self.whose.extend(rows.iter().enumerate().map(|(at, row)| match first {
+            Some(first) => vary::Row { member: (first + at) % mixture.members, number: first + at },
+            None => vary::Row { member: draw.member, number: draw.first_row + *row as usize },
+        }));
     }
 
     /// What the network gives for its rows.
@@ -157,11 +193,32 @@ impl<T: Real> Lane<T> {
                     relu::forward_in_place(y);
                 }
             }
-            Work::Select => {
-                let width = shared.network.nodes()[node.inputs[0].0].shape.channels;
-                channels::select(node.list(), width, value(0), y);
-            }
+            Work::Select { width } => channels::select(node.list(), *width, value(0), y),
             Work::Spread => channels::spread(node.list(), node.shape.channels, value(0), y),
+            Work::Vary { first, of } => {
+                let Op::Vary { bias, mixture, .. } = node.op else { return };
+                let bias = bias.map(|bias| &shared.weights[shared.network.params()[bias].range()]);
+                let (x, channels) = (value(0), node.shape.channels);
+                let [scales, slopes] = &mut self.scales[at];
+                for (within, row) in rows.clone().enumerate() {
+                    let mut whose = self.whose[row];
+                    whose.number = whose.number * of + first;
+                    let place = row * channels..(row + 1) * channels;
+                    let (s, slope) = (&mut scales[place.clone()], &mut slopes[place]);
+                    let noise = &mut self.noise[..channels];
+                    vary::draw(
+                        (mixture.law, &shared.draw),
+                        &shared.laws[at],
+                        whose,
+                        noise,
+                        s,
+                        slope,
+                    );
+                    let bias = bias.map(|bias| &bias[whose.member * channels..][..channels]);
+                    let own = within * len..(within + 1) * len;
+                    vary::forward(s, bias, &x[own.clone()], &mut y[own]);
+                }
+            }
             Work::None | Work::ReluInPlace => {}
         }
     }
@@ -201,13 +258,14 @@ impl<T: Real> Lane<T> {
 
     /// Back through nodes, up to the batch norm that begins them, of which it takes the sums.
     pub(crate) fn backward(&mut self, shared: &Shared<'_, T>, nodes: Range<usize>) {
+        let wanted = |at: usize| shared.network.wants_slope(NodeId(at));
         for rows in self.blocks() {
-            for at in nodes.clone().rev() {
+            for at in nodes.clone().rev().filter(|at| wanted(*at)) {
                 self.node_backward(shared, at, rows.clone());
             }
         }
         let node = &shared.network.nodes()[nodes.start];
-        if matches!(node.op, Op::BatchNorm { .. }) {
+        if matches!(node.op, Op::BatchNorm { .. }) && wanted(nodes.start) {
             let (from, len) = shared.input(node, 0);
             let x = &self.values[from][..self.rows * len];
             let dy = &self.slopes[nodes.start][..self.rows * len];
@@ -217,10 +275,11 @@ impl<T: Real> Lane<T> {
 
     /// Back through the batch norm `at`, whose sums over the whole batch are known.
     pub(crate) fn norm_backward(&mut self, shared: &Shared<'_, T>, at: usize) {
-        let (from, len) = shared.input(&shared.network.nodes()[at], 0);
-        if from == 0 {
+        let node = &shared.network.nodes()[at];
+        if !shared.network.wants_slope(node.inputs[0]) {
             return;
         }
+        let (from, len) = shared.input(node, 0);
         let (before, rest) = self.slopes.split_at_mut(at);
         let (x, dy) = (&self.values[from][..self.rows * len], &rest[0][..self.rows * len]);
         let dx = &mut before[from][..self.rows * len];
@@ -248,23 +307,52 @@ impl<T: Real> Lane<T> {
             let params = shared.network.params();
             let (buffer, len) = shared.input(node, 0);
             let x = &self.values[buffer][rows.start * len..];
-            let dw = &mut self.gradient[params[weight].range()];
-            conv.weight_gradient(x, dy, dw, &mut self.scratch);
-            if let Some(bias) = bias {
+            if shared.network.trains(weight) {
+                let dw = &mut self.gradient[params[weight].range()];
+                conv.weight_gradient(x, dy, dw, &mut self.scratch);
+            }
+            if let Some(bias) = bias.filter(|bias| shared.network.trains(*bias)) {
                 conv.bias_gradient(dy, &mut self.gradient[params[bias].range()]);
             }
-            if buffer != 0 {
+            if shared.network.wants_slope(node.inputs[0]) {
                 let weight = &shared.weights[params[weight].offset..];
                 let dx = &mut before[buffer][rows.start * len..rows.end * len];
                 conv.input_gradient(dy, weight, dx, layer.adds[0], &mut self.scratch);
             }
             return;
         }
+        if let Op::Vary { posterior, bias, .. } = node.op {
+            let params = shared.network.params();
+            let (buffer, _) = shared.input(node, 0);
+            let channels = node.shape.channels;
+            let [scales, slopes] = &self.scales[at];
+            for (within, row) in rows.clone().enumerate() {
+                let member = self.whose[row].member;
+                let place = row * channels..(row + 1) * channels;
+                let (s, slope) = (&scales[place.clone()], &slopes[place]);
+                let dy = &dy[within * len..(within + 1) * len];
+                let own = row * len..(row + 1) * len;
+                let x = &self.values[buffer][own.clone()];
+                let of_member = |param: usize, len: usize| {
+                    let first = params[param].offset + member * len;
+                    first..first + len
+                };
+                let sums = &mut self.gradient[of_member(posterior, 2 * channels)];
+                vary::gradient(s, slope, x, dy, &mut self.scratch, sums);
+                if let Some(bias) = bias {
+                    vary::bias_gradient(dy, &mut self.gradient[of_member(bias, channels)]);
+                }
+                if shared.network.wants_slope(node.inputs[0]) {
+                    vary::backward(s, dy, &mut before[buffer][own], layer.adds[0]);
+                }
+            }
+            return;
+        }
         for slot in 0..node.inputs.len() {
-            let (buffer, len) = shared.input(node, slot);
-            if buffer == 0 {
+            if !shared.network.wants_slope(node.inputs[slot]) {
                 continue;
             }
+            let (buffer, len) = shared.input(node, slot);
             let dx = &mut before[buffer][rows.start * len..rows.end * len];
             if let (Work::MaxPool(pool), false) = (&layer.work, layer.adds[slot])
                 && pool.tiles()
@@ -284,14 +372,14 @@ impl<T: Real> Lane<T> {
                 Work::Relu => relu::backward(y, dy, dx),
                 Work::Tanh => tanh::backward(y, dy, dx),
                 Work::Add => add::backward(dy, dx),
-                Work::Select => {
-                    let width = shared.network.nodes()[node.inputs[slot].0].shape.channels;
-                    channels::select_backward(node.list(), width, dy, dx);
+                Work::Select { width } => {
+                    channels::select_backward(node.list(), *width, dy, dx);
                 }
                 Work::Spread => {
                     channels::spread_backward(node.list(), node.shape.channels, dy, dx);
                 }
-                Work::None | Work::Conv(_) | Work::Norm | Work::ReluInPlace => {}
+                Work::None | Work::Conv(_) | Work::Norm | Work::ReluInPlace | Work::Vary { .. } => {
+                }
             }
         }
     }

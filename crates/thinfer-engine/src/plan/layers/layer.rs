@@ -29,8 +29,16 @@ pub(crate) enum Work {
     ReluInPlace,
     Tanh,
     Add,
-    Select,
+    /// Numbers by a list out of every `width` of the input.
+    Select {
+        width: usize,
+    },
     Spread,
+    /// Random scales; a row's first one of this node, and how many it has in all nodes.
+    Vary {
+        first: usize,
+        of: usize,
+    },
 }
 
 /// Layers of a network, in the order of its nodes.
@@ -69,8 +77,13 @@ pub(crate) fn plan(network: &Network) -> Vec<Layer> {
             Op::Relu => Work::Relu,
             Op::Tanh => Work::Tanh,
             Op::Add => Work::Add,
-            Op::Select { .. } => Work::Select,
+            Op::Select { .. } => Work::Select { width: shape.channels },
+            Op::Pick { .. } => Work::Select { width: shape.len() },
             Op::Spread { .. } => Work::Spread,
+            Op::Vary { .. } => Work::Vary {
+                first: network.scales_before(at),
+                of: network.scales_before(nodes.len()),
+            },
         };
         let buffer = if matches!(work, Work::ReluInPlace) { from(0) } else { at };
         let cut = at > 0 && readers(at).any(in_place);

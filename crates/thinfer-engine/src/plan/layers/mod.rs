@@ -1,9 +1,11 @@
 use rayon::prelude::*;
 
 use crate::dataset::Dataset;
-use crate::network::{Network, Op};
+use crate::mixture::Draw;
+use crate::network::{Network, NodeId, Op};
 use crate::ops::batch_norm::{Affine, Batch};
 use crate::ops::tile::SLACK;
+use crate::ops::vary::Laws;
 use crate::param::ParamTable;
 use crate::real::Real;
 
@@ -39,11 +41,16 @@ pub(crate) struct Exec<T> {
     /// The weights of each layer in the order in which its forward pass reads them.
     packed: Vec<Vec<T>>,
     norms: Vec<Batch<T>>,
+    /// The laws of random scales, and what makes them.
+    laws: Vec<Laws<T>>,
+    pub(crate) draw: Draw,
     lanes: Vec<Lane<T>>,
 }
 
 impl<T: Real> Exec<T> {
+    /// For batches of up to `most_rows` examples, which members of a mixture see once each.
     pub(crate) fn new(network: &Network, most_rows: usize) -> Self {
+        let most_rows = most_rows * network.repeats();
         let layers = layer::plan(network);
         let norm = |op: &Op| matches!(op, Op::BatchNorm { .. });
         let mut cuts = vec![1];
@@ -66,6 +73,8 @@ impl<T: Real> Exec<T> {
             weights: vec![T::ZERO; network.params().len() + SLACK],
             packed: layers.iter().map(packed).collect(),
             norms: norms.collect(),
+            laws: network.nodes().iter().map(|_| Laws::default()).collect(),
+            draw: Draw::default(),
             lanes: (0..lanes).map(|_| Lane::new(network, &layers, lane_rows)).collect(),
             layers,
         }
@@ -95,6 +104,11 @@ impl<T: Real> Exec<T> {
                 conv.pack(&weights[params[*weight].range()], packed);
             }
         });
+        for (laws, node) in self.laws.iter_mut().zip(self.network.nodes()) {
+            if let Op::Vary { posterior, .. } = node.op {
+                laws.take(&weights[params[posterior].range()]);
+            }
+        }
     }
 
     /// Runs `work` on every lane that has rows.
@@ -105,6 +119,8 @@ impl<T: Real> Exec<T> {
             weights: &self.weights,
             packed: &self.packed,
             norms: &self.norms,
+            laws: &self.laws,
+            draw: self.draw,
         };
         self.lanes[..used].par_iter_mut().for_each(|lane| work(&shared, lane));
     }
@@ -117,6 +133,14 @@ impl<T: Real> Exec<T> {
         rows: &[u32],
         gradient: &mut [T],
     ) -> f64 {
+        let (mixture, draw, repeats) = (self.network.mixture(), self.draw, self.network.repeats());
+        let repeated: Vec<u32>;
+        let rows = if repeats > 1 {
+            repeated = rows.iter().flat_map(|row| std::iter::repeat_n(*row, repeats)).collect();
+            &repeated
+        } else {
+            rows
+        };
         self.take_weights(weights);
         let (used, share) = self.deal(rows.len());
         let scale = T::of(1.0 / rows.len() as f64);
@@ -128,8 +152,9 @@ impl<T: Real> Exec<T> {
             let nodes = self.cuts[stretch]..self.cuts[stretch + 1];
             if stretch == 0 {
                 let lanes = self.lanes[..used].par_iter_mut();
-                lanes.zip(rows.par_chunks(share)).for_each(|(lane, rows)| {
+                lanes.zip(rows.par_chunks(share)).enumerate().for_each(|(at, (lane, rows))| {
                     lane.load(data, rows, true);
+                    lane.number(mixture, draw, Some(at * share), rows);
                 });
             }
             self.each_lane(used, |shared, lane| {
@@ -144,6 +169,10 @@ impl<T: Real> Exec<T> {
         }
         for stretch in (0..last).rev() {
             let nodes = self.cuts[stretch]..self.cuts[stretch + 1];
+            // Up to the norm, everything may be held.
+            if (nodes.start..=nodes.end).all(|at| !self.network.wants_slope(NodeId(at))) {
+                continue;
+            }
             self.collect_slopes(nodes.end, used);
             self.each_lane(used, |shared, lane| {
                 lane.norm_backward(shared, nodes.end);
@@ -178,6 +207,7 @@ impl<T: Real> Exec<T> {
                 norm.recall(affine(&node.op, params, &self.weights), running);
             }
         }
+        let (mixture, draw) = (self.network.mixture(), self.draw);
         let (used, share) = self.deal(rows.len());
         let outputs = self.network.output_len();
         let shared = Shared {
@@ -186,10 +216,13 @@ impl<T: Real> Exec<T> {
             weights: &self.weights,
             packed: &self.packed,
             norms: &self.norms,
+            laws: &self.laws,
+            draw: self.draw,
         };
         let lanes = self.lanes[..used].par_iter_mut().zip(rows.par_chunks(share));
         lanes.zip(out.par_chunks_mut(share * outputs)).for_each(|((lane, rows), out)| {
             lane.load(data, rows, false);
+            lane.number(mixture, draw, None, rows);
             lane.forward(&shared, 1..shared.layers.len());
             out.copy_from_slice(lane.output(&shared));
         });
@@ -209,6 +242,9 @@ impl<T: Real> Exec<T> {
 
     fn collect_slopes(&mut self, at: usize, used: usize) {
         let Op::BatchNorm { scale, shift, .. } = self.network.nodes()[at].op else { return };
+        if !self.network.wants_slope(NodeId(at)) {
+            return;
+        }
         let params = self.network.params();
         let (scale, shift) = (params[scale].range(), params[shift].range());
         // The gradient of a batch norm belongs to the whole batch; the first lane carries it.

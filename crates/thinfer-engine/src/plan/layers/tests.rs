@@ -1,9 +1,11 @@
 use super::*;
 use crate::arena::Arena;
 use crate::error::EngineError;
+use crate::mixture::{Law, Mixture};
 use crate::network::{NetworkBuilder, Shape, Window};
 use crate::noise::{Key, Stream};
 use crate::ops::loss::Loss;
+use crate::param::Role;
 use crate::plan::Plan;
 
 fn random(n: usize, seed: u64, scale: f32) -> Vec<f32> {
@@ -116,6 +118,116 @@ fn indexed() -> Network {
     b.finish(out, Loss::cross_entropy()).unwrap()
 }
 
+/// Members with random scales around every layer, on a graph where two of them share an input.
+fn varied(law: Law, members: usize) -> Network {
+    let mixture = Mixture { members, law, draws: 2 };
+    let mut b = image(5, 4, 3);
+    let h = b.vary("conv1.in", b.input(), mixture, false).unwrap();
+    let h = b.conv2d("conv1", h, 4, Window::square(3, 1, 1)).unwrap();
+    let h = b.vary("conv1.out", h, mixture, false).unwrap();
+    let h = b.batch_norm("bn1", h).unwrap();
+    let h = b.tanh(h).unwrap();
+    let r = b.vary("conv2.in", h, mixture, false).unwrap();
+    let r = b.conv2d("conv2", r, 4, Window::square(3, 1, 1)).unwrap();
+    let r = b.vary("conv2.out", r, mixture, true).unwrap();
+    let s = b.vary("shortcut", h, mixture, false).unwrap();
+    let h = b.add(r, s).unwrap();
+    let h = b.tanh(h).unwrap();
+    let h = b.global_average_pool(h).unwrap();
+    let h = b.vary("fc.in", h, mixture, false).unwrap();
+    let h = b.linear_with("fc", h, 3, false).unwrap();
+    let out = b.vary("fc.out", h, mixture, true).unwrap();
+    b.finish(out, Loss::cross_entropy()).unwrap()
+}
+
+#[test]
+fn gradients_through_random_scales_are_right() {
+    for law in [Law::Gaussian, Law::Cauchy] {
+        for (members, rows) in [(1, 5), (3, 4), (4, 7)] {
+            check_gradient(&varied(law, members), rows);
+        }
+    }
+}
+
+/// Without noise and with locations of one, members are the plain network.
+#[test]
+fn members_without_noise_are_the_plain_network() {
+    let network = varied(Law::Gaussian, 3);
+    let mut w: Vec<f64> =
+        random(network.params().len(), 1, 0.5).iter().map(|w| f64::from(*w)).collect();
+    for param in network.params().iter().filter(|p| p.role == Role::RandomScale) {
+        w[param.range()].chunks_exact_mut(2).for_each(|pair| pair.copy_from_slice(&[1.0, -1e3]));
+    }
+    for param in network.params().iter().filter(|p| p.role == Role::Bias) {
+        w[param.range()].fill(0.0);
+    }
+    let data = data(&network, 6);
+    let mut exec = Exec::<f64>::new(&network, 6);
+    let (mut start, rows) = (stats(&network), [0, 1, 2, 3, 4, 5]);
+    let mut gradient = vec![0.0; w.len()];
+    let loss = exec.gradient(&w, &mut start, &data, &rows, &mut gradient);
+    let mut b = image(5, 4, 3);
+    let h = b.conv2d("conv1", b.input(), 4, Window::square(3, 1, 1)).unwrap();
+    let h = b.batch_norm("bn1", h).unwrap();
+    let h = b.tanh(h).unwrap();
+    let r = b.conv2d("conv2", h, 4, Window::square(3, 1, 1)).unwrap();
+    let h = b.add(r, h).unwrap();
+    let h = b.tanh(h).unwrap();
+    let h = b.global_average_pool(h).unwrap();
+    let out = b.linear_with("fc", h, 3, false).unwrap();
+    let plain = b.finish(out, Loss::cross_entropy()).unwrap();
+    let own = |values: &[f64]| -> Vec<f64> {
+        let of =
+            |p: &crate::Param| values[network.params().find(&p.name).unwrap().range()].to_vec();
+        plain.params().iter().flat_map(of).collect()
+    };
+    let mut simple = vec![0.0; plain.params().len()];
+    let mut exec = Exec::<f64>::new(&plain, 6);
+    let want = exec.gradient(&own(&w), &mut stats(&plain), &data, &rows, &mut simple);
+    assert!((loss - want).abs() < 1e-12, "{loss} against {want}");
+    assert!(own(&gradient).iter().zip(&simple).all(|(a, b)| (a - b).abs() < 1e-12));
+}
+
+/// What the member of each row is decides its prediction; which rows are its neighbours does not.
+#[test]
+fn random_predictions_can_be_repeated() {
+    let network = varied(Law::Cauchy, 2);
+    let data = data(&network, 30);
+    let w = random(network.params().len(), 1, 0.5);
+    let stats: Vec<f32> = stats(&network).iter().map(|v| *v as f32).collect();
+    let views: Vec<Draw> = network.mixture().unwrap().views().collect();
+    assert_eq!(views.len(), 4);
+    let predict = |draw: Draw, most: usize, rows: std::ops::Range<usize>| {
+        let mut plan = Plan::new(&network, most).unwrap();
+        plan.set_draw(draw);
+        let mut out = vec![0.0; rows.len() * 3];
+        plan.forward(&w, &stats, &data, rows, &mut out).unwrap();
+        bits(&out)
+    };
+    let all: Vec<Vec<u32>> = views.iter().map(|view| predict(*view, 30, 0..30)).collect();
+    for (at, view) in views.iter().enumerate() {
+        assert_eq!(predict(*view, 7, 0..30), all[at]);
+        assert_eq!(predict(*view, 16, 11..12), all[at][33..36]);
+        assert!((0..at).all(|before| all[before] != all[at]), "views differ");
+    }
+    // The same rows under another number are others.
+    assert_ne!(predict(Draw { first_row: 1, ..views[0] }, 30, 0..30), all[0]);
+}
+
+/// A linear layer that reads some pixels of some channels, as shrunk networks have it.
+fn picked() -> Network {
+    let mut b = image(4, 5, 2);
+    let h = b.conv2d("conv1", b.input(), 3, Window::square(3, 1, 1)).unwrap();
+    let t = b.tanh(h).unwrap();
+    let some = b.pick(t, vec![59, 0, 7, 31]).unwrap();
+    let others = b.pick(t, vec![7, 8, 9, 10]).unwrap();
+    let h = b.add(some, others).unwrap();
+    let h = b.linear("fc1", h, 6).unwrap();
+    let h = b.tanh(h).unwrap();
+    let out = b.linear("fc2", h, 3).unwrap();
+    b.finish(out, Loss::cross_entropy()).unwrap()
+}
+
 fn lenet(side: usize) -> Network {
     let mut b = image(side, side, 1);
     let h = b.conv2d_with("conv1", b.input(), 6, Window::square(5, 1, 2), true).unwrap();
@@ -150,6 +262,7 @@ fn gradients_of_whole_networks_are_right() {
     for rows in [2, 5, 19] {
         check_gradient(&residual(), rows);
         check_gradient(&indexed(), rows);
+        check_gradient(&picked(), rows);
     }
     check_gradient(&lenet(12), 3);
     check_gradient(&lenet(13), 1);
@@ -204,7 +317,9 @@ fn a_linear_network_is_the_same_in_both_executors() {
 
 #[test]
 fn single_precision_agrees_with_double() {
-    for (network, rows) in [(residual(), 40), (indexed(), 19), (lenet(16), 21)] {
+    let (lists, members) = (picked(), varied(Law::Gaussian, 4));
+    let cases = [(residual(), 40), (indexed(), 19), (lists, 11), (lenet(16), 21), (members, 11)];
+    for (network, rows) in cases {
         let data = data(&network, rows);
         let order: Vec<u32> = (0..rows as u32).collect();
         let n = network.params().len();
@@ -233,7 +348,7 @@ fn bits(values: &[f32]) -> Vec<u32> {
 
 #[test]
 fn the_same_bits_for_any_number_of_threads() {
-    for network in [residual(), lenet(12)] {
+    for network in [residual(), lenet(12), varied(Law::Cauchy, 3)] {
         let data = data(&network, 150);
         let rows: Vec<u32> = Key::new(1, 0, Stream::Shuffle).permutation(0, 150);
         let run = |threads: usize| {

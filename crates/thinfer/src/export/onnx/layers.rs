@@ -6,7 +6,7 @@ use super::graph::Graph;
 use super::proto::Attribute;
 use crate::error::Result;
 use crate::export::part::Part;
-use crate::weights::{Laid, laid_out};
+use crate::weights::{Laid, channel_by_channel, laid_out};
 
 /// A value of the graph: an image (rows, channels, height, width) or a plain vector (rows, length).
 #[derive(Clone)]
@@ -25,7 +25,7 @@ pub(super) fn layers(graph: &mut Graph, part: &Part, prefix: &str, input: Value)
     for node in network.nodes().iter().skip(1) {
         let shapes: Vec<Shape> =
             node.inputs.iter().map(|from| network.nodes()[from.0].shape).collect();
-        let value = writer.node(node, &shapes);
+        let value = writer.node(node, &shapes)?;
         writer.values.push(value);
     }
     let (output, shape) = (network.output(), network.nodes()[network.output().0].shape);
@@ -42,10 +42,10 @@ struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    fn node(&mut self, node: &Node, shapes: &[Shape]) -> Value {
+    fn node(&mut self, node: &Node, shapes: &[Shape]) -> Result<Value> {
         let name = format!("{}{}", self.prefix, node.name);
         let from = node.inputs[0];
-        match &node.op {
+        Ok(match &node.op {
             // A network has one input, its first node.
             Op::Input => self.values[0].clone(),
             Op::Linear { weight, bias } => {
@@ -94,6 +94,12 @@ impl Writer<'_> {
                 let places: Vec<i64> = channels.iter().map(|c| i64::from(*c)).collect();
                 self.gather(&name, value, &places)
             }
+            Op::Pick { places } => {
+                let x = self.flat(from);
+                let places = channel_by_channel(places, shapes[0]);
+                let places: Vec<i64> = places.into_iter().map(i64::from).collect();
+                self.gather(&name, Value { name: x, flat: true }, &places)
+            }
             Op::Spread { channels } => {
                 let Value { name: x, flat } = self.values[from.0].clone();
                 // One channel of zeros behind the others, from which all unnamed places read.
@@ -108,7 +114,8 @@ impl Writer<'_> {
                 (0..).zip(channels).for_each(|(from, to)| places[*to as usize] = from);
                 self.gather(&name, padded, &places)
             }
-        }
+            Op::Vary { .. } => return Err(crate::export::has_random_scales(&node.name)),
+        })
     }
 
     /// Channels of a value, in the order of `places`.

@@ -3,6 +3,7 @@
 use super::super::axis::Axis;
 use super::super::behaviour::clipping;
 use super::super::chains::{Chains, Course, WIDE, heights};
+use super::super::frozen;
 use super::super::page::{Key, figure, figures, paragraph, percent, section};
 use super::super::plots::{Ink, Mark, Plot};
 use super::ImageReport;
@@ -22,7 +23,8 @@ pub(super) fn section_of(report: &ImageReport<'_>) -> Result<String> {
     all.push(step_size(&chains, report)?);
     all.extend(seconds(&chains)?);
     let clipped = clipping(report.results, report.config, report.evaluation.images.0);
-    let html = figures(&all) + &paragraph(&clipped);
+    let frozen = frozen::of_chains(report.results, report.config);
+    let html = figures(&all) + &paragraph(&clipped) + &frozen;
     Ok(section("course", "The course of the run", &html))
 }
 

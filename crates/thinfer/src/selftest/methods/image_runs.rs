@@ -32,6 +32,11 @@ const METHODS: &[(&str, &[&str])] = &[
     ("DPF-Lin, sparse", &["method.kind=dpf-lin", "schedule.step_size.value=0.02"]),
     ("SM, sparse", &["method.kind=sm", "schedule.step_size.value=0.02", "prune.target=0.5"]),
     ("DSR, sparse", &["method.kind=dsr", "schedule.step_size.value=0.02", "prune.target=0.5"]),
+    ("Rank-1, normal scales", &["method.kind=rank1", "method.members=2"]),
+    (
+        "Rank-1, Cauchy scales",
+        &["method.kind=rank1", "method.members=3", "method.posterior=cauchy"],
+    ),
     ("Algorithm 2", &["method.kind=sghmc"]),
     ("Algorithm 3, DFP", &["prune.regrow=false", "prune.shrink=never"]),
     ("Algorithm 3, DPF", &["prune.regrow=true"]),
@@ -40,7 +45,24 @@ const METHODS: &[(&str, &[&str])] = &[
         "Algorithm 3, DPF, shrunk",
         &["prune.regrow=true", "prune.freeze_after_epochs=1", "prune.shrink=always"],
     ),
+    ("Algorithm 3, DFP, frozen", &freezing("prune.shrink=never")),
+    ("Algorithm 3, DFP, frozen and shrunk", &freezing("prune.shrink=always")),
 ];
+
+/// Three cycles of an epoch each, so that the last one has some layers frozen. Few groups, so that no
+/// last bit decides which have settled.
+const fn freezing(shrink: &'static str) -> [&'static str; 8] {
+    [
+        shrink,
+        "prune.warm_up_epochs=1",
+        "prune.regrow=false",
+        "prior.group=output",
+        "schedule.step_size.value=0.01",
+        "schedule.step_size.cycles=3",
+        "train.freeze_below=0.06",
+        "train.freeze_layer_share=0.5",
+    ]
+}
 
 /// Images that are held, handed out as a stream would.
 #[derive(Debug)]
@@ -170,6 +192,7 @@ fn spec(more: &[&str], data: &ImageData) -> Result<ChainSpec> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::prune::FIXED;
 
     #[test]
     fn the_runs_are_valid_and_a_stream_changes_nothing() {
@@ -184,6 +207,9 @@ mod tests {
             assert_eq!(pruned, prunes, "{name}");
             let smaller = a.records().last().unwrap().work < 1.0;
             assert_eq!(smaller, name.contains("shrunk"), "{name}");
+            let less = a.records().last().unwrap().backward;
+            assert_eq!(less < 0.9, name.contains("frozen"), "{name}: {less}");
+            assert!(a.arena().marks().iter().any(|mark| mark & FIXED == 0), "{name}");
         }
     }
 }

@@ -1,0 +1,313 @@
+//! The Rank-1 BNN: its divergence, its start, where it comes to rest, and what it predicts.
+
+use std::sync::Arc;
+
+use thinfer::config::Config;
+use thinfer::data::{ImageData, ImageSet, Images};
+use thinfer::experiment::chain_specs;
+use thinfer::images::classify;
+use thinfer::methods::rank1::{Coeffs, LOCATION, PRE_SCALE, Rank1, divergence, pull};
+use thinfer::methods::{Method, Rates, Tick, initialize, sgd};
+use thinfer::model::{image_network, rank1};
+use thinfer::train::{Chain, ChainSpec};
+use thinfer_engine::augment::Augment;
+use thinfer_engine::elementary::softplus;
+use thinfer_engine::noise::{Key, Stream};
+use thinfer_engine::{
+    Arena, Dataset, Draw, Law, Loss, Mixture, Network, NetworkBuilder, Plan, Role, Shape,
+};
+
+const LAWS: [Law; 2] = [Law::Gaussian, Law::Cauchy];
+
+fn log_density(law: Law, x: f64, location: f64, scale: f64) -> f64 {
+    let z = (x - location) / scale;
+    let (pi, two_pi) = (std::f64::consts::PI, std::f64::consts::TAU);
+    match law {
+        Law::Gaussian => -0.5 * z * z - scale.ln() - 0.5 * two_pi.ln(),
+        Law::Cauchy => -(1.0 + z * z).ln() - scale.ln() - pi.ln(),
+    }
+}
+
+/// ∫ q (ln q − ln p), with x = m + σ tan(t), which takes the Cauchy tails to an interval.
+#[test]
+fn the_divergence_is_that_of_an_integral() {
+    for law in LAWS {
+        for (location, scale, prior) in [(1.0, 0.1, 0.1), (-1.0, 0.0316, 0.1), (1.7, 0.6, 0.25)] {
+            let n = 50_000;
+            let width = std::f64::consts::PI / n as f64;
+            let sum: f64 = (0..n)
+                .map(|i| {
+                    let t = (i as f64 + 0.5) * width - std::f64::consts::FRAC_PI_2;
+                    let x = location + scale * t.tan();
+                    let q = log_density(law, x, location, scale);
+                    let p = log_density(law, x, 1.0, prior);
+                    let density = q.exp() * scale / t.cos().powi(2);
+                    if density == 0.0 { 0.0 } else { density * (q - p) * width }
+                })
+                .sum();
+            let formula = divergence(law, location, scale, prior);
+            assert!((sum - formula).abs() < 1e-4 * (1.0 + formula), "{law:?}: {sum} {formula}");
+        }
+        assert!(divergence(law, 1.0, 0.1, 0.1).abs() < 1e-12);
+    }
+}
+
+fn coeffs(law: Law, kl: f32) -> Coeffs {
+    let sgd = sgd::Coeffs { momentum: 0.9, decay: 0.0, rate: 0.1, nesterov: true };
+    Coeffs { sgd, kl, prior: 0.1, law }
+}
+
+#[test]
+fn pulls_are_the_slopes_of_the_divergence() {
+    for law in LAWS {
+        for (m, r) in [(1.0f32, -3.0f32), (-1.0, -3.5), (1.3, 0.5), (0.9, -2.2)] {
+            let at = |m: f64, r: f64| divergence(law, m, r.exp().ln_1p(), 0.1);
+            let (m64, r64, h) = (f64::from(m), f64::from(r), 1e-5);
+            let of_m = (at(m64 + h, r64) - at(m64 - h, r64)) / (2.0 * h);
+            let of_r = (at(m64, r64 + h) - at(m64, r64 - h)) / (2.0 * h);
+            let [pull_m, pull_r] = pull(&coeffs(law, 0.5), m, r).map(f64::from);
+            assert!((pull_m - 0.5 * of_m).abs() < 1e-4 * (1.0 + of_m.abs()), "{pull_m} {of_m}");
+            assert!((pull_r - 0.5 * of_r).abs() < 1e-4 * (1.0 + of_r.abs()), "{pull_r} {of_r}");
+        }
+    }
+}
+
+fn method(law: Law, train_rows: usize) -> Rank1 {
+    Rank1 {
+        momentum: 0.9,
+        weight_decay: 2e-4,
+        train_rows,
+        law,
+        prior_sd: 0.1,
+        kl_steps: 1.0,
+        random_sign: 0.75,
+    }
+}
+
+fn tick(step: u64, step_size: f64) -> Tick {
+    let rates = Rates { step_size, temperature: 0.0, eta: 0.0, decay_factor: 1.0 };
+    Tick { step, epoch: 0, rates }
+}
+
+fn started(network: &Network, method: &Rank1) -> Arena {
+    let mut arena = Arena::new(network, method.state_buffers());
+    initialize(&mut arena, network.loss(), 3, 0).unwrap();
+    method.start(&mut arena, Key::new(3, 0, Stream::Sampler)).unwrap();
+    arena
+}
+
+#[test]
+fn it_starts_as_the_authors_program_does() {
+    let shape = Shape { height: 8, width: 8, channels: 3 };
+    let plain = image_network("wrn-10-4", shape, 10).unwrap();
+    for law in LAWS {
+        let network = rank1(&plain, Mixture { members: 4, law, draws: 1 }).unwrap();
+        let arena = started(&network, &method(law, 100));
+        let (mut up, mut all, mut scales) = (0.0, 0.0, Vec::new());
+        for param in network.params() {
+            let w = &arena.weights()[param.range()];
+            match param.role {
+                Role::RandomScale => {
+                    for (at, pair) in param.range().step_by(2).zip(w.chunks_exact(2)) {
+                        assert!(pair[0].abs() == 1.0);
+                        up += f64::from(u8::from(pair[0] > 0.0));
+                        all += 1.0;
+                        scales.push(pair[1]);
+                        assert_eq!(arena.marks()[at] & (LOCATION | PRE_SCALE), LOCATION);
+                        assert_eq!(arena.marks()[at + 1] & (LOCATION | PRE_SCALE), PRE_SCALE);
+                    }
+                }
+                Role::Bias => assert!(w.iter().all(|w| *w == 0.0)),
+                Role::NormScale => assert!(w.iter().all(|w| *w == 1.0)),
+                role if role.is_weight() && w.len() > 1000 => {
+                    let n = w.len() as f64;
+                    let square = w.iter().map(|w| f64::from(*w).powi(2)).sum::<f64>() / n;
+                    let he = 2.0 / param.fan_in() as f64;
+                    assert!((square / he - 1.0).abs() < 5.0 * (2.0 / n).sqrt(), "{}", param.name);
+                }
+                _ => {}
+            }
+        }
+        assert!((up / all - 0.75).abs() < 5.0 * (0.75 * 0.25 / all).sqrt(), "{up} of {all}");
+        // Pre-scales around ln(e^0.0316 − 1), normal and cut off at two standard deviations.
+        let away = |r: &f32| (r + 3.4375).abs();
+        assert!(scales.iter().all(|r| away(r) < 0.2001));
+        assert_eq!(scales.iter().any(|r| away(r) > 0.1), law == Law::Gaussian);
+        assert!((softplus(scales[0]) - 0.0316).abs() < 0.008);
+    }
+}
+
+/// Without data q becomes the prior, whatever its family.
+#[test]
+fn without_data_the_posterior_is_the_prior() {
+    for law in LAWS {
+        let mut b = NetworkBuilder::new(5);
+        let out = b.vary("a", b.input(), Mixture { members: 2, law, draws: 1 }, true).unwrap();
+        let network = b.finish(out, Loss::gaussian(1.0)).unwrap();
+        let method = method(law, 10);
+        let mut arena = started(&network, &method);
+        arena.set_gradient(&vec![0.0; arena.len()]).unwrap();
+        for step in 0..20_000 {
+            method.update(&mut arena, tick(step, 0.01));
+        }
+        for pair in arena.weights()[..20].chunks_exact(2) {
+            assert!((pair[0] - 1.0).abs() < 1e-3, "{law:?}: {pair:?}");
+            assert!((softplus(pair[1]) - 0.1).abs() < 1e-3, "{law:?}: {pair:?}");
+        }
+    }
+}
+
+/// y = s x + noise with the prior N(1, 0.1²) on s. The loss is a mean over K members and the
+/// divergence their sum, so each member has the posterior of a likelihood to the power 1/K: N(m, σ²)
+/// with 1/σ² = Σx²/K + 100 and m = σ² (Σxy/K + 100). A fresh s for every row and step has the same
+/// optimum, because the expected loss depends on m and σ alone.
+#[test]
+fn a_linear_model_comes_to_rest_at_the_conjugate_posterior() {
+    let rows = 60;
+    let key = Key::new(8, 0, Stream::Inputs);
+    let x: Vec<f32> = (0..rows).map(|i| 2.0 * key.normal(0, i)).collect();
+    let y: Vec<f32> = (0..rows).map(|i| 1.6 * x[i] + key.normal(1, i)).collect();
+    let sum = |f: &dyn Fn(usize) -> f32| (0..rows).map(|i| f64::from(f(i))).sum::<f64>();
+    let precision = sum(&|i| x[i] * x[i]) / 3.0 + 100.0;
+    let mean = (sum(&|i| x[i] * y[i]) / 3.0 + 100.0) / precision;
+
+    let mut b = NetworkBuilder::new(1);
+    let mixture = Mixture { members: 3, law: Law::Gaussian, draws: 1 };
+    let out = b.vary("a", b.input(), mixture, false).unwrap();
+    let network = b.finish(out, Loss::gaussian(1.0)).unwrap();
+    let data = Dataset::new(1, 1, x, y).unwrap();
+    let method = method(Law::Gaussian, rows);
+    let mut arena = started(&network, &method);
+    let mut plan = Plan::new(&network, rows).unwrap();
+    let order: Vec<u32> = (0..rows as u32).collect();
+    let (steps, burn_in) = (8000, 2000);
+    let mut found = [[0.0; 2]; 3];
+    for step in 0..steps {
+        plan.set_draw(Draw::of_step(1, 0, step));
+        plan.gradient(&mut arena, &data, &order).unwrap();
+        method.update(&mut arena, tick(step, 0.01));
+        if step >= burn_in {
+            for (found, pair) in found.iter_mut().zip(arena.weights().chunks_exact(2)) {
+                found[0] += f64::from(pair[0]) / (steps - burn_in) as f64;
+                found[1] += f64::from(softplus(pair[1])) / (steps - burn_in) as f64;
+            }
+        }
+    }
+    for [m, sd] in found {
+        assert!((m - mean).abs() < 0.005, "{m} against {mean}");
+        assert!(
+            (sd * precision.sqrt() - 1.0).abs() < 0.03,
+            "{sd} against {}",
+            precision.powf(-0.5)
+        );
+    }
+}
+
+const SHAPE: Shape = Shape { height: 8, width: 8, channels: 1 };
+
+/// A bright bar that lies (class 0) or stands (class 1) somewhere in noise.
+fn bars(seed: u64, rows: usize) -> Images {
+    let key = Key::new(seed, 0, Stream::Inputs);
+    let pixel = |row: usize, pixel: usize| {
+        let (at, y, x) = (key.below(1, row, 8), pixel / 8, pixel % 8);
+        let on = if row.is_multiple_of(2) { y == at } else { x == at };
+        let noise = key.below(2, row * SHAPE.len() + pixel, 100) as u8;
+        if on { 150 + noise } else { noise }
+    };
+    let bytes = (0..rows).flat_map(|row| (0..SHAPE.len()).map(move |p| pixel(row, p))).collect();
+    let labels = (0..rows as u32).map(|row| row % 2).collect();
+    Images::Held(Arc::new(ImageSet::new(SHAPE, bytes, labels).unwrap()))
+}
+
+fn data() -> ImageData {
+    ImageData {
+        train: bars(1, 120),
+        test: bars(2, 150),
+        classes: vec!["lies".into(), "stands".into()],
+        augment: Augment::new(SHAPE, 0, true, &[0.3], &[0.3]).unwrap(),
+        notes: Vec::new(),
+        fingerprint: 7,
+    }
+}
+
+fn spec(settings: &[&str], data: &ImageData) -> ChainSpec {
+    let small = [
+        "data.kind=shapes",
+        "model.name=wrn-10-1",
+        "method.kind=rank1",
+        "train.batch=40",
+        "train.epochs=40",
+        "schedule.step_size.at_epochs=[30]",
+    ];
+    let overrides: Vec<String> = small.iter().chain(settings).map(|s| (*s).to_owned()).collect();
+    chain_specs(&Config::parse("", &overrides).unwrap(), data).unwrap().swap_remove(0)
+}
+
+#[test]
+fn it_learns_and_a_prediction_is_the_mean_over_members_and_draws() {
+    let data = data();
+    for (law, draws) in [("gaussian", 1), ("cauchy", 4)] {
+        let spec = spec(&[&format!("method.posterior={law}"), "method.members=3"], &data);
+        let network = spec.network.clone();
+        let mixture = network.mixture().unwrap();
+        assert_eq!((mixture.members, mixture.draws), (3, draws));
+        let mut chain = Chain::start(spec).unwrap();
+        while !chain.is_done() {
+            chain.advance(&data).unwrap();
+        }
+        let record = chain.records().last().unwrap();
+        assert!(record.test_accuracy.unwrap() > 0.9, "{law}: {record:?}");
+        let members = chain.snapshots();
+        assert_eq!(members.len(), 1);
+        let got = &classify(&network, members, &data.test, &data.augment, None).unwrap()[0];
+
+        let Images::Held(test) = &data.test else { panic!("the images are held") };
+        let augment = data.augment.without_chance();
+        let mut inputs = vec![0.0; test.labels().len() * SHAPE.len()];
+        let choice = augment.choice(Key::new(0, 0, Stream::Augment), 0, 0);
+        for (row, to) in inputs.chunks_exact_mut(SHAPE.len()).enumerate() {
+            augment.image(test.image(row), choice, to).unwrap();
+        }
+        let table = Dataset::new(SHAPE.len(), 1, inputs, Vec::new()).unwrap();
+        let mut plan = Plan::new(&network, 33).unwrap();
+        let mut want = vec![0.0; got.len()];
+        for view in mixture.views() {
+            let mut logits = vec![0.0; got.len()];
+            plan.set_draw(view);
+            let (w, stats) = (&members[0].weights, &members[0].stats);
+            plan.forward(w, stats, &table, 0..table.rows(), &mut logits).unwrap();
+            for (want, pair) in want.chunks_exact_mut(2).zip(logits.chunks_exact(2)) {
+                let second = 1.0 / (1.0 + f64::from(pair[0] - pair[1]).exp());
+                want[0] += (1.0 - second) / f64::from(3 * draws as u32);
+                want[1] += second / f64::from(3 * draws as u32);
+            }
+        }
+        assert!(got.iter().zip(&want).all(|(a, b)| (a - b).abs() < 1e-6));
+    }
+}
+
+#[test]
+fn a_cut_in_any_step_changes_no_bit() {
+    let data = data();
+    for law in ["gaussian", "cauchy"] {
+        let law = format!("method.posterior={law}");
+        let spec = spec(&[&law, "method.members=2", "train.epochs=3"], &data);
+        let finish = |mut chain: Chain| {
+            while !chain.is_done() {
+                chain.advance(&data).unwrap();
+            }
+            chain.to_bytes().unwrap()
+        };
+        let whole = finish(Chain::start(spec.clone()).unwrap());
+        for cut in [1, 3, 7] {
+            let mut chain = Chain::start(spec.clone()).unwrap();
+            while chain.step() < cut {
+                chain.advance(&data).unwrap();
+            }
+            let bytes = chain.to_bytes().unwrap();
+            let path = std::path::Path::new("memory");
+            let again = Chain::from_bytes(spec.clone(), path, &bytes, |_| Ok(Vec::new())).unwrap();
+            assert!(finish(again) == whole, "{law}: differs after a cut at step {cut}");
+        }
+    }
+}
