@@ -93,11 +93,26 @@ mod tests {
         shortened(&Config::parse(text, &[]).unwrap(), epochs).unwrap().unwrap()
     }
 
+    /// 200 epochs in four cycles, pruned; the paper's numbers for CIFAR.
+    const CYCLES: &str = r#"
+data.kind = "cifar10"
+prune = { target = 0.9, warm_up_epochs = 20, freeze_after_cycles = 3 }
+schedule.step_size = { value = 1.0, shape = "cyclical", cycles = 4 }
+train = { epochs = 200, batch = 64, samples_per_cycle = 3 }
+"#;
+    /// 200 epochs with three drops.
+    const DROPS: &str = r#"
+data.kind = "cifar10"
+method.kind = "dsr"
+prune.freeze_after_epochs = 190
+schedule.step_size = { value = 0.1, shape = "steps", at_epochs = [60, 120, 160] }
+train.epochs = 200
+"#;
+
     #[test]
     fn everything_in_epochs_is_scaled_and_the_rest_is_not() {
-        let text = include_str!("../../../../../configs/cifar10-resnet18-dfp.toml");
-        let whole = Config::parse(text, &[]).unwrap();
-        let config = short(text, 20);
+        let whole = Config::parse(CYCLES, &[]).unwrap();
+        let config = short(CYCLES, 20);
         assert_eq!((config.train.epochs, config.train.samples_per_cycle), (20, 1));
         assert_eq!((config.prune.warm_up_epochs, config.prune.freeze_after_cycles), (2, Some(3)));
         assert_eq!(config.schedule.step_size.cycles, 4);
@@ -105,27 +120,41 @@ mod tests {
         assert_eq!(config.train.evaluate_every_epochs, whole.train.evaluate_every_epochs);
         assert_ne!(config.fingerprint().unwrap(), whole.fingerprint().unwrap());
 
-        let text = include_str!("../../../../../configs/cifar10-resnet18-dsr.toml");
-        let config = short(text, 20);
+        let config = short(DROPS, 20);
         assert_eq!(config.schedule.step_size.at_epochs, [6, 12, 16]);
         assert_eq!(config.prune.freeze_after_epochs, Some(19));
         // Drops that would fall together stay apart, and none comes before the first epoch.
-        assert_eq!(short(text, 5).schedule.step_size.at_epochs, [2, 3, 4]);
+        assert_eq!(short(DROPS, 5).schedule.step_size.at_epochs, [2, 3, 4]);
 
-        let text = include_str!("../../../../../configs/imagenet-resnet50-csgld.toml");
-        let config = short(text, 10);
+        let noisy = "data.kind = \"cifar10\"\nmethod = { kind = \"csgld\", sampling_epochs = 5 }\n\
+                     schedule.step_size.warm_up_epochs = 50.0\ntrain.epochs = 200\n";
+        let config = short(noisy, 10);
         assert_eq!(config.schedule.step_size.warm_up_epochs, 2.5);
         assert_eq!(config.method.sampling_epochs, Some(1), "some noise is left");
     }
 
+    /// Whatever is shipped can be scaled down.
+    #[test]
+    fn every_row_of_the_paper_has_a_short_form() {
+        use super::super::{PaperTable, Plan};
+        for table in [PaperTable::Table1, PaperTable::Table2, PaperTable::Table3] {
+            let mut plan = Plan::new(table, &[], vec![1]).unwrap();
+            plan.budget_epochs = Some(20);
+            for row in &plan.rows {
+                if let Some((config, is_short)) = plan.config(row, 1).unwrap() {
+                    assert_eq!((config.train.epochs, is_short), (20, true), "{}", row.name());
+                }
+            }
+        }
+    }
+
     #[test]
     fn enough_epochs_change_nothing_and_too_few_are_refused() {
-        let text = include_str!("../../../../../configs/cifar10-resnet18-sgd.toml");
-        let config = Config::parse(text, &[]).unwrap();
+        let config = Config::parse(DROPS, &[]).unwrap();
         assert_eq!(shortened(&config, 200).unwrap(), None);
         assert_eq!(shortened(&config, 300).unwrap(), None);
-        let error = shortened(&config, 2).unwrap_err();
+        let error = shortened(&config, 3).unwrap_err();
         assert_eq!(error.exit_code(), 2);
-        assert!(error.to_string().contains("at least 3"), "{error}");
+        assert!(error.to_string().contains("at least 4"), "{error}");
     }
 }

@@ -9,7 +9,7 @@ use thinfer_engine::{Arena, Network, Plan as Pass, Shape};
 use super::outcome::Outcome;
 use super::plan::{Job, Plan};
 use crate::bench::random_batch;
-use crate::config::{Config, DataKind};
+use crate::config::{Config, DataKind, MethodKind};
 use crate::error::Result;
 use crate::methods::initialize;
 use crate::model::image_network;
@@ -146,14 +146,19 @@ fn seconds_an_epoch(outcomes: &[&Outcome]) -> f64 {
     outcomes.iter().map(each).sum::<f64>() / outcomes.len().max(1) as f64
 }
 
-/// Training and test images of a configuration, without looking at them.
+/// Training and test images that the network sees in an epoch, without looking at them. Every member
+/// of a Rank-1 BNN sees them all, and in tests every draw does.
 fn images(config: &Config) -> (usize, usize) {
-    match config.data.kind {
+    let (train, test) = match config.data.kind {
         DataKind::Cifar10 | DataKind::Cifar100 => (50_000, 10_000),
         DataKind::Mnist | DataKind::FashionMnist => (60_000, 10_000),
         DataKind::Images => IMAGENET,
         _ => (config.data.train_rows, config.data.test_rows),
-    }
+    };
+    let method = &config.method;
+    let rank1 = method.kind == MethodKind::Rank1;
+    let [members, draws] = [method.members, method.draws].map(|n| n.filter(|_| rank1).unwrap_or(1));
+    (train * members, test * members * draws)
 }
 
 fn network(config: &Config) -> Result<Network> {
@@ -303,6 +308,8 @@ mod tests {
         let few = seconds(&["data.train_rows=1000", "data.test_rows=50"]);
         let macs = network(&config(&[])).unwrap().multiply_adds() as f64;
         assert!((few - 10.0 * 3050.0 * macs / 1e9).abs() < 1e-9, "{few}");
+        let text = include_str!("../../../../../configs/cifar10-wrn-28-10-rank1-cauchy.toml");
+        assert_eq!(images(&Config::parse(text, &[]).unwrap()), (4 * 50_000, 16 * 10_000));
         // Two cycles of three samples, and two checkpoints of 13 bytes a weight.
         let weights = network(&config(&[])).unwrap().params().len() as u64;
         let two = config(&["schedule.step_size.cycles=2", "train.samples_per_cycle=3"]);
