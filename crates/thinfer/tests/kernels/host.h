@@ -13,7 +13,7 @@
 #define __shared__ static
 #define __syncthreads()
 
-struct Index { unsigned x; };
+struct Index { unsigned x, y; };
 static Index blockIdx, blockDim, threadIdx, gridDim;
 struct float4 { float x, y, z, w; };
 struct uchar4 { unsigned char x, y, z, w; };

@@ -14,7 +14,9 @@ use thinfer::methods::sghmc::{NoiseRule, RhoRule};
 use thinfer::methods::{csgmcmc, cv_adam, rank1, sgd, sghmc};
 use thinfer_engine::augment::{self, Augment};
 use thinfer_engine::noise::{self, Key, Stream};
-use thinfer_engine::{Law, Shape, elementary, joined};
+use thinfer_engine::{
+    Dataset, Draw, Law, Loss, Mixture, NetworkBuilder, Plan, Shape, elementary, joined,
+};
 
 /// Kernels that a session on a GPU launches around those of the methods.
 const CLIP_SOURCE: &str =
@@ -27,6 +29,15 @@ const LOWER: Kernel = Kernel {
     entry: "lower",
     defines: &[],
 };
+
+/// Random channel scales, without the kernels of the way back, whose threads wait for each other.
+const VARY_SOURCE: &str = joined!(
+    noise::CUDA_SOURCE,
+    joined!(
+        include_str!("../../../thinfer-engine/src/cuda/kernels/common.cuh"),
+        include_str!("../../../thinfer-engine/src/cuda/kernels/vary.cu")
+    )
+);
 
 /// A length that is no multiple of anything, and more than the test's launch covers in one round.
 const N: usize = 3 * 64 * 4 * 3 + 128 + 37;
@@ -330,6 +341,67 @@ fn rank1_has_the_bits_of_the_cpu() {
             }
             assert_close("momentum", &got.state[0], &want.state[0], exact, 1.0);
             assert_close("w", &got.weights, &want.weights, exact, 1.0);
+        }
+    }
+}
+
+/// Every row and channel gets the scale that the CPU gives it, for a member in a prediction and for
+/// all members in training.
+#[test]
+fn random_scales_have_the_bits_of_the_cpu() {
+    const STEP: u64 = u32::MAX as u64 - 1;
+    let (rows, pixels, channels, members) = (10, 3, 16, 5);
+    let random = |step: u64, n: usize| {
+        let mut values = vec![0.0; n];
+        Key::new(4, 0, Stream::Inputs).normals(step, 0, &mut values);
+        values
+    };
+    for (law, define) in [(Law::Gaussian, "GAUSSIAN"), (Law::Cauchy, "CAUCHY")] {
+        let mixture = Mixture { members, law, draws: 1 };
+        let mut b = NetworkBuilder::image(Shape { height: 1, width: pixels, channels });
+        let at = b.vary("a", b.input(), mixture, true).unwrap();
+        let network = b.finish(at, Loss::gaussian(1.0)).unwrap();
+        let weights = random(0, network.params().len());
+        let inputs = random(1, rows * pixels * channels);
+        let data = Dataset::new(pixels * channels, 1, inputs.clone(), Vec::new()).unwrap();
+        let draw = Draw { key: KEY, step: STEP, member: 3, first_row: 70 };
+        let predicted = |draw: Draw| {
+            let mut plan = Plan::new(&network, rows).unwrap();
+            plan.set_draw(draw);
+            let mut out = vec![0.0; inputs.len()];
+            plan.forward(&weights, &[], &data, 0..rows, &mut out).unwrap();
+            out
+        };
+        // The step of a prediction counts batches, that of training steps.
+        let at = 2;
+        let all = Draw { first_row: 70 + at * rows, ..draw };
+        let of_members: Vec<Vec<f32>> = (0..members)
+            .map(|member| {
+                predicted(Draw { key: KEY, step: STEP + at as u64, member, first_row: 0 })
+            })
+            .collect();
+        let width = pixels * channels;
+        let trained: Vec<f32> =
+            (0..inputs.len()).map(|i| of_members[i / width % members][i]).collect();
+        for (training, want) in [(false, predicted(all)), (true, trained)] {
+            let mut defines = vec!["EXACT=1", "V=8", define];
+            defines.extend(training.then_some("TRAIN"));
+            let main = include_str!("vary.h");
+            let Some(program) = Program::new(VARY_SOURCE, main, &defines) else { return };
+            let sizes = [rows, pixels, channels, channels, members, 0, channels];
+            let (posterior, bias) = weights.split_at(members * channels * 2);
+            let out = program.run(&vec![
+                of_floats(posterior),
+                bytes(draw.kernel_words()),
+                bytes([at as u32]),
+                vec![0; 4 * rows * channels],
+                vec![0; 4 * rows * channels],
+                bytes(sizes.map(|size| size as u32)),
+                of_floats(&inputs),
+                vec![0; 4 * inputs.len()],
+                of_floats(bias),
+            ]);
+            assert_close("y", &floats(&out[7]), &want, true, 1.0);
         }
     }
 }

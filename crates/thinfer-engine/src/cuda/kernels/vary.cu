@@ -44,11 +44,11 @@ __device__ __forceinline__ float standard(const NoiseKey& key, u64 at) {
 #ifdef CAUCHY
     real s, c;
     sin_cos_turn(which == 0u ? w.x : which == 1u ? w.y : which == 2u ? w.z : w.w, s, c);
-    return s / c;
+    return plain(s / c);
 #else
     real first, second;
     box_muller(which < 2u ? w.x : w.z, which < 2u ? w.y : w.w, first, second);
-    return which % 2u ? second : first;
+    return plain(which % 2u ? second : first);
 #endif
 }
 
@@ -71,8 +71,8 @@ extern "C" __global__ void vary_draw(
         if (c < z.own) {
             const float* pair = posterior + 2u * (member_of(draw, z, row) * z.own + c);
             const float number = standard(key, (first_row + row) * z.of + z.first + c);
-            s = pair[0] + softplus(pair[1]) * number;
-            slope = number * plain(sigmoid(pair[1]).tau);
+            s = plain(real(pair[0]) + softplus(real(pair[1])) * real(number));
+            slope = plain(real(number) * sigmoid(real(pair[1])).tau);
             if (s >= LIMIT || s <= -LIMIT) {
                 s = s > 0.f ? LIMIT : -LIMIT;
                 slope = 0.f;
