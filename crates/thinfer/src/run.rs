@@ -1,5 +1,7 @@
 //! A run in a folder: made, trained, gone on with, and opened again.
 
+mod claim;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -9,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use thinfer_engine::augment::Augment;
 use thinfer_engine::{Dataset, Network, Shape};
 
+use self::claim::claim;
 use crate::config::Config;
 use crate::data::table::{available_memory, check_memory};
 use crate::data::{Bundle, ImageData, Schema};
@@ -279,6 +282,8 @@ pub fn train_with_threads(
     let info = describe(config, &data, &specs, control)?;
     control.observer.begins(&info, bytes + data_bytes(&data));
     data.notes().iter().for_each(|note| control.observer.notice(note));
+    fs::create_dir_all(folder).map_err(|e| Error::file("create", folder, e))?;
+    let _until_the_end = claim(folder)?;
     if going_on {
         let before = read_info(folder)?;
         if before.config.fingerprint()? != config.fingerprint()? {
@@ -303,7 +308,6 @@ pub fn train_with_threads(
         if mode == Mode::Force {
             remove_run(folder)?;
         }
-        fs::create_dir_all(folder).map_err(|e| Error::file("create", folder, e))?;
         // run.json first: it is what makes the folder a run, should the next line not be reached.
         write_whole(&folder.join("run.json"), &to_json(&info)?)?;
         write_whole(&folder.join("config.toml"), config.to_toml()?.as_bytes())?;

@@ -1,52 +1,19 @@
 //! Networks with convolutions and batch norm, trained on images held in memory.
 
-use std::path::Path;
-use std::sync::Arc;
+mod common;
 
-use thinfer::config::Config;
-use thinfer::data::{ImageData, ImageSet, Images};
-use thinfer::experiment::chain_specs;
+use std::path::Path;
+
+use thinfer::data::ImageData;
 use thinfer::images::classify;
 use thinfer::train::{Chain, ChainSpec, Snapshot};
-use thinfer_engine::Shape;
-use thinfer_engine::augment::Augment;
-use thinfer_engine::noise::{Key, Stream};
-
-const SHAPE: Shape = Shape { height: 8, width: 8, channels: 1 };
-
-/// A bright bar that lies (class 0) or stands (class 1) somewhere in noise.
-fn bars(seed: u64, rows: usize) -> Images {
-    let key = Key::new(seed, 0, Stream::Inputs);
-    let mut bytes = Vec::new();
-    let labels: Vec<u32> = (0..rows).map(|row| (row % 2) as u32).collect();
-    for (row, label) in labels.iter().enumerate() {
-        let at = key.below(1, row, 8);
-        for pixel in 0..SHAPE.len() {
-            let (y, x) = (pixel / 8, pixel % 8);
-            let on = if *label == 0 { y == at } else { x == at };
-            let noise = key.below(2, row * SHAPE.len() + pixel, 100) as u8;
-            bytes.push(if on { 150 + noise } else { noise });
-        }
-    }
-    Images::Held(Arc::new(ImageSet::new(SHAPE, bytes, labels).unwrap()))
-}
 
 fn data() -> ImageData {
-    ImageData {
-        train: bars(1, 90),
-        test: bars(2, 60),
-        classes: vec!["lies".into(), "stands".into()],
-        augment: Augment::new(SHAPE, 1, true, &[0.3], &[0.3]).unwrap(),
-        notes: Vec::new(),
-        fingerprint: 7,
-    }
+    common::data([90, 60], 1)
 }
 
 fn spec(settings: &[&str], data: &ImageData) -> ChainSpec {
     let small = [
-        "data.kind=shapes",
-        "model.name=wrn-10-1",
-        "train.batch=40",
         "train.epochs=6",
         "train.samples_per_cycle=1",
         "schedule.step_size.value=0.2",
@@ -55,8 +22,7 @@ fn spec(settings: &[&str], data: &ImageData) -> ChainSpec {
         "prune.hard_threshold=0.5",
         "train.trace=[\"conv1:out:0\"]",
     ];
-    let overrides: Vec<String> = small.iter().chain(settings).map(|s| (*s).to_owned()).collect();
-    chain_specs(&Config::parse("", &overrides).unwrap(), data).unwrap().swap_remove(0)
+    common::spec(&small, settings, data)
 }
 
 fn finish(mut chain: Chain, data: &ImageData) -> (Vec<u8>, Vec<Snapshot>) {

@@ -1,17 +1,15 @@
 //! The Rank-1 BNN: its divergence, its start, where it comes to rest, and what it predicts.
 
-use std::sync::Arc;
+mod common;
 
-use thinfer::config::Config;
-use thinfer::data::{ImageData, ImageSet, Images};
-use thinfer::experiment::chain_specs;
+use common::SHAPE;
+use thinfer::data::{ImageData, Images};
 use thinfer::images::{classify, image_size};
 use thinfer::methods::rank1::{Coeffs, LOCATION, PRE_SCALE, Rank1, divergence, pull};
 use thinfer::methods::{Method, Rates, Tick, initialize, sgd};
 use thinfer::model::{image_network, rank1};
 use thinfer::shrink::{Layout, shrink};
 use thinfer::train::{Chain, ChainSpec};
-use thinfer_engine::augment::Augment;
 use thinfer_engine::elementary::softplus;
 use thinfer_engine::noise::{Key, Stream};
 use thinfer_engine::{
@@ -224,45 +222,18 @@ fn a_linear_model_comes_to_rest_at_the_conjugate_posterior() {
     }
 }
 
-const SHAPE: Shape = Shape { height: 8, width: 8, channels: 1 };
-
-/// A bright bar that lies (class 0) or stands (class 1) somewhere in noise.
-fn bars(seed: u64, rows: usize) -> Images {
-    let key = Key::new(seed, 0, Stream::Inputs);
-    let pixel = |row: usize, pixel: usize| {
-        let (at, y, x) = (key.below(1, row, 8), pixel / 8, pixel % 8);
-        let on = if row.is_multiple_of(2) { y == at } else { x == at };
-        let noise = key.below(2, row * SHAPE.len() + pixel, 100) as u8;
-        if on { 150 + noise } else { noise }
-    };
-    let bytes = (0..rows).flat_map(|row| (0..SHAPE.len()).map(move |p| pixel(row, p))).collect();
-    let labels = (0..rows as u32).map(|row| row % 2).collect();
-    Images::Held(Arc::new(ImageSet::new(SHAPE, bytes, labels).unwrap()))
-}
-
 fn data() -> ImageData {
-    ImageData {
-        train: bars(1, 120),
-        test: bars(2, 150),
-        classes: vec!["lies".into(), "stands".into()],
-        augment: Augment::new(SHAPE, 0, true, &[0.3], &[0.3]).unwrap(),
-        notes: Vec::new(),
-        fingerprint: 7,
-    }
+    common::data([120, 150], 0)
 }
 
 fn spec(settings: &[&str], data: &ImageData) -> ChainSpec {
     let small = [
-        "data.kind=shapes",
-        "model.name=wrn-10-1",
         "method.kind=rank1",
-        "train.batch=40",
         "train.epochs=30",
         "train.evaluate_every_epochs=30",
         "schedule.step_size.at_epochs=[25]",
     ];
-    let overrides: Vec<String> = small.iter().chain(settings).map(|s| (*s).to_owned()).collect();
-    chain_specs(&Config::parse("", &overrides).unwrap(), data).unwrap().swap_remove(0)
+    common::spec(&small, settings, data)
 }
 
 #[test]
