@@ -1,6 +1,8 @@
 //! One chain: a state that steps, and that can be put into a file between any two steps.
 
-use std::path::Path;
+mod checkpoint;
+mod record;
+
 use std::sync::Arc;
 
 use rayon::prelude::*;
@@ -9,7 +11,6 @@ use thinfer_engine::cuda::Precision;
 use thinfer_engine::noise::{Key, Stream};
 use thinfer_engine::{Arena, Draw, Network, Role};
 
-use super::container::{self, Container};
 use super::cut::{Ahead, Cut, Shrinking};
 use super::device::{self, CudaChain, OnCuda};
 use super::examples::{Examples, image_rows};
@@ -24,6 +25,8 @@ use crate::methods::{Method, Rates, Tick, initialize};
 use crate::metrics;
 use crate::prune::KEEP;
 use crate::schedule::{Clock, Schedule};
+
+pub use self::record::{Record, Snapshot};
 
 /// Weights that a thread looks through at a time.
 const PIECE: usize = 1 << 16;
@@ -90,88 +93,6 @@ pub struct ChainSpec {
     pub fingerprint: u32,
 }
 
-/// What a chain looked like at the end of an epoch.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Record {
-    /// The epoch, from 0.
-    pub epoch: usize,
-    /// The mean training loss of the epoch.
-    pub loss: f64,
-    /// l = Δt² at its last step.
-    pub step_size: f64,
-    /// k² at its last step, the temperature asked for.
-    pub temperature: f64,
-    /// The temperature of the injected noise, averaged over weights.
-    pub effective_temperature: Option<f64>,
-    /// Mean of τ over weights.
-    pub tau_mean: Option<f64>,
-    /// Standard deviation of τ over weights.
-    pub tau_sd: Option<f64>,
-    /// The share of grouped weights in the spike.
-    pub spike_share: f64,
-    /// The share of grouped weights that are pruned.
-    pub pruned_share: f64,
-    /// Inputs that the network still reads.
-    pub live_inputs: usize,
-    /// The largest mean loss of an epoch since the last record: shows what the chain went through.
-    pub largest_loss: f64,
-    /// Steps since the last record whose gradient was clipped.
-    pub clipped_steps: u64,
-    /// The share of all parameters that are pruned.
-    #[serde(default)]
-    pub sparsity: f64,
-    /// The share of the whole network's multiply-adds that a step does.
-    #[serde(default = "all_of_it")]
-    pub work: f64,
-    /// The share of kept parameters that are frozen.
-    #[serde(default)]
-    pub frozen: f64,
-    /// The share of the multiply-adds of the way back, of the network in use, that is done; the rest is
-    /// frozen.
-    #[serde(default = "all_of_it")]
-    pub backward: f64,
-    /// λ₂ in force.
-    #[serde(default)]
-    pub hard_threshold: Option<f64>,
-    /// The share of test images that the weights of this epoch get right.
-    #[serde(default)]
-    pub test_accuracy: Option<f64>,
-    /// The mean negative log-likelihood of the test images.
-    #[serde(default)]
-    pub test_nll: Option<f64>,
-}
-
-/// The work of a network that never got smaller, and of a way back that goes through all of it.
-fn all_of_it() -> f64 {
-    1.0
-}
-
-/// One draw from the posterior.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Snapshot {
-    /// Its chain.
-    pub chain: u32,
-    /// The epoch after which it was taken, from 0.
-    pub epoch: usize,
-    /// The weights as the network uses them.
-    pub weights: Vec<f32>,
-    /// Which of them are kept: 1, or 0 where pruned.
-    pub keep: Vec<u8>,
-    /// Running means and variances of batch norms; empty where there are none.
-    pub stats: Vec<f32>,
-}
-
-impl Snapshot {
-    /// A checksum of its contents.
-    pub fn checksum(&self) -> u32 {
-        let mut hasher = crc32fast::Hasher::new();
-        self.weights.iter().for_each(|w| hasher.update(&w.to_le_bytes()));
-        hasher.update(&self.keep);
-        self.stats.iter().for_each(|s| hasher.update(&s.to_le_bytes()));
-        hasher.finalize()
-    }
-}
-
 /// A chain at some step.
 pub struct Chain {
     spec: ChainSpec,
@@ -195,19 +116,6 @@ pub struct Chain {
     records: Vec<Record>,
     snapshots: Vec<Snapshot>,
     trace: Trace,
-}
-
-#[derive(Serialize, Deserialize)]
-struct Body {
-    fingerprint: u32,
-    chain: u32,
-    step: u64,
-    loss_sum: f64,
-    largest_loss: f64,
-    clipped_steps: u64,
-    records: Vec<Record>,
-    /// Epoch and checksum of every snapshot so far.
-    snapshots: Vec<(usize, u32)>,
 }
 
 impl Chain {
@@ -554,86 +462,6 @@ impl Chain {
             chain,
             checkpoint: "no checkpoint was written".into(),
         }
-    }
-
-    /// The chain as one file. Snapshots are stored apart; the file lists the epochs they are from.
-    pub fn to_bytes(&self) -> Result<Vec<u8>> {
-        let body = Body {
-            fingerprint: self.spec.fingerprint,
-            chain: self.spec.chain,
-            step: self.step,
-            loss_sum: self.loss_sum,
-            largest_loss: self.largest_loss,
-            clipped_steps: self.clipped_steps,
-            records: self.records.clone(),
-            snapshots: self.snapshots.iter().map(|s| (s.epoch, s.checksum())).collect(),
-        };
-        let mut sections =
-            vec![("weights".to_owned(), container::float_bytes(self.arena.weights()))];
-        for at in 0..self.arena.state_buffers() {
-            let bytes = container::float_bytes(self.arena.state(at));
-            sections.push((format!("state{at}"), bytes));
-        }
-        sections.push(("marks".to_owned(), self.arena.marks().to_vec()));
-        sections.push(("stats".to_owned(), container::float_bytes(self.arena.stats())));
-        sections.push(("trace".to_owned(), container::float_bytes(self.trace.values())));
-        if let Some(cut) = &self.cut {
-            sections.push(("cut".to_owned(), cut.to_bits()));
-        }
-        if !self.cycle_end.is_empty() {
-            sections.push(("cycle_end".to_owned(), container::float_bytes(&self.cycle_end)));
-        }
-        container::encode(&body, &sections)
-    }
-
-    /// Restores a chain. `snapshots` finds those that the file lists by epoch and checksum.
-    pub fn from_bytes(
-        spec: ChainSpec,
-        path: &Path,
-        bytes: &[u8],
-        snapshots: impl FnOnce(&[(usize, u32)]) -> Result<Vec<Snapshot>>,
-    ) -> Result<Self> {
-        let file: Container<Body> = container::decode(path, bytes)?;
-        if file.body.fingerprint != spec.fingerprint || file.body.chain != spec.chain {
-            return Err(Error::store(
-                path,
-                "the checkpoint belongs to another configuration; resume with the settings it was started with, or start again with --force",
-            ));
-        }
-        let mut chain = Self::start(spec)?;
-        chain.arena.set_weights(&file.floats(path, "weights")?)?;
-        for at in 0..chain.arena.state_buffers() {
-            chain.arena.set_state(at, &file.floats(path, &format!("state{at}"))?)?;
-        }
-        chain.arena.set_marks(file.section(path, "marks")?)?;
-        chain.arena.set_stats(&file.floats(path, "stats")?)?;
-        chain.trace.restore(file.floats(path, "trace")?);
-        if file.has("cut") {
-            let keep = Cut::from_bits(file.section(path, "cut")?, chain.arena.len());
-            let keep = keep.ok_or_else(|| {
-                Error::store(
-                    path,
-                    "the marks of the smaller network are cut short; the file is damaged",
-                )
-            })?;
-            chain.cut = Some(Cut::new(&chain.spec.network, keep, false)?);
-        }
-        if file.has("cycle_end") {
-            chain.cycle_end = file.floats(path, "cycle_end")?;
-            if chain.cycle_end.len() != chain.arena.len() {
-                let problem =
-                    "the weights of the last cycle's end are cut short; the file is damaged";
-                return Err(Error::store(path, problem));
-            }
-        }
-        chain.hold();
-        chain.snapshots = snapshots(&file.body.snapshots)?;
-        chain.step = file.body.step;
-        chain.loss_sum = file.body.loss_sum;
-        chain.largest_loss = file.body.largest_loss;
-        chain.clipped_steps = file.body.clipped_steps;
-        chain.records = file.body.records;
-        Ok(chain)
     }
 }
 

@@ -1,0 +1,105 @@
+//! A chain as a file, and back.
+
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Chain, ChainSpec, Record, Snapshot};
+use crate::error::{Error, Result};
+use crate::train::container::{self, Container};
+use crate::train::cut::Cut;
+
+#[derive(Serialize, Deserialize)]
+struct Body {
+    fingerprint: u32,
+    chain: u32,
+    step: u64,
+    loss_sum: f64,
+    largest_loss: f64,
+    clipped_steps: u64,
+    records: Vec<Record>,
+    /// Epoch and checksum of every snapshot so far.
+    snapshots: Vec<(usize, u32)>,
+}
+
+impl Chain {
+    /// The chain as one file. Snapshots are stored apart; the file lists the epochs they are from.
+    pub fn to_bytes(&self) -> Result<Vec<u8>> {
+        let body = Body {
+            fingerprint: self.spec.fingerprint,
+            chain: self.spec.chain,
+            step: self.step,
+            loss_sum: self.loss_sum,
+            largest_loss: self.largest_loss,
+            clipped_steps: self.clipped_steps,
+            records: self.records.clone(),
+            snapshots: self.snapshots.iter().map(|s| (s.epoch, s.checksum())).collect(),
+        };
+        let mut sections =
+            vec![("weights".to_owned(), container::float_bytes(self.arena.weights()))];
+        for at in 0..self.arena.state_buffers() {
+            let bytes = container::float_bytes(self.arena.state(at));
+            sections.push((format!("state{at}"), bytes));
+        }
+        sections.push(("marks".to_owned(), self.arena.marks().to_vec()));
+        sections.push(("stats".to_owned(), container::float_bytes(self.arena.stats())));
+        sections.push(("trace".to_owned(), container::float_bytes(self.trace.values())));
+        if let Some(cut) = &self.cut {
+            sections.push(("cut".to_owned(), cut.to_bits()));
+        }
+        if !self.cycle_end.is_empty() {
+            sections.push(("cycle_end".to_owned(), container::float_bytes(&self.cycle_end)));
+        }
+        container::encode(&body, &sections)
+    }
+
+    /// Restores a chain. `snapshots` finds those that the file lists by epoch and checksum.
+    pub fn from_bytes(
+        spec: ChainSpec,
+        path: &Path,
+        bytes: &[u8],
+        snapshots: impl FnOnce(&[(usize, u32)]) -> Result<Vec<Snapshot>>,
+    ) -> Result<Self> {
+        let file: Container<Body> = container::decode(path, bytes)?;
+        if file.body.fingerprint != spec.fingerprint || file.body.chain != spec.chain {
+            return Err(Error::store(
+                path,
+                "the checkpoint belongs to another configuration; resume with the settings it was started with, or start again with --force",
+            ));
+        }
+        let mut chain = Self::start(spec)?;
+        chain.arena.set_weights(&file.floats(path, "weights")?)?;
+        for at in 0..chain.arena.state_buffers() {
+            chain.arena.set_state(at, &file.floats(path, &format!("state{at}"))?)?;
+        }
+        chain.arena.set_marks(file.section(path, "marks")?)?;
+        chain.arena.set_stats(&file.floats(path, "stats")?)?;
+        chain.trace.restore(file.floats(path, "trace")?);
+        if file.has("cut") {
+            let keep = Cut::from_bits(file.section(path, "cut")?, chain.arena.len());
+            let keep = keep.ok_or_else(|| {
+                Error::store(
+                    path,
+                    "the marks of the smaller network are cut short; the file is damaged",
+                )
+            })?;
+            chain.cut = Some(Cut::new(&chain.spec.network, keep, false)?);
+        }
+        if file.has("cycle_end") {
+            chain.cycle_end = file.floats(path, "cycle_end")?;
+            if chain.cycle_end.len() != chain.arena.len() {
+                let problem =
+                    "the weights of the last cycle's end are cut short; the file is damaged";
+                return Err(Error::store(path, problem));
+            }
+        }
+        chain.hold();
+        chain.snapshots = snapshots(&file.body.snapshots)?;
+        chain.step = file.body.step;
+        chain.loss_sum = file.body.loss_sum;
+        chain.largest_loss = file.body.largest_loss;
+        chain.clipped_steps = file.body.clipped_steps;
+        chain.records = file.body.records;
+        Ok(chain)
+    }
+}
