@@ -1,0 +1,198 @@
+
+use super::*;
+use crate::model::image_network;
+use crate::train::{Record, Trace};
+use thinfer_engine::Shape;
+use thinfer_engine::noise::{Key, Stream};
+
+const CLASSES: usize = 3;
+const IMAGES: usize = 300;
+
+/// A run that never was: two chains of two cycles with two snapshots each, on a small LeNet;
+/// the first cycle of chain 0 has a mask of its own.
+pub(crate) struct Imagined {
+    pub(crate) network: Network,
+    pub(crate) classes: Vec<String>,
+    pub(crate) labels: Vec<u32>,
+    pub(crate) results: Vec<ChainResult>,
+    pub(crate) probabilities: Vec<Vec<f64>>,
+    pub(crate) foreign: Vec<ForeignImages>,
+}
+
+impl Imagined {
+    pub(crate) fn results(&self) -> ImageResults<'_> {
+        ImageResults {
+            network: &self.network,
+            classes: &self.classes,
+            labels: &self.labels,
+            results: &self.results,
+            probabilities: &self.probabilities,
+            train_images: 1000,
+            cycles: &[0..10, 10..20],
+            foreign: &self.foreign,
+        }
+    }
+}
+
+pub(crate) fn imagined() -> Imagined {
+    let shape = Shape { height: 16, width: 16, channels: 1 };
+    let network = image_network("lenet", shape, CLASSES).unwrap();
+    let parameters = network.params().len();
+    let labels: Vec<u32> = (0..IMAGES).map(|i| (i % CLASSES) as u32).collect();
+    let snapshot = |chain: u32, epoch: usize| {
+        let masked = if chain == 0 && epoch < 10 { 10 } else { 3 * parameters / 4 };
+        Snapshot {
+            chain,
+            epoch,
+            weights: vec![0.5; parameters],
+            keep: (0..parameters).map(|i| u8::from(i >= masked)).collect(),
+            stats: Vec::new(),
+        }
+    };
+    let record = |epoch: usize| Record {
+        epoch,
+        loss: 0.5 + 1.0 / (epoch as f64 + 1.0),
+        step_size: 0.5 * (1.0 + (std::f64::consts::PI * (epoch % 10) as f64 / 10.0).cos()),
+        temperature: 1e-6,
+        effective_temperature: Some(0.9e-6),
+        tau_mean: Some(0.5 + 0.005 * epoch as f64),
+        tau_sd: Some(0.0),
+        spike_share: 0.3 + 0.02 * epoch as f64,
+        work: 1.0,
+        frozen: 0.0,
+        backward: 1.0,
+        pruned_share: 0.04 * epoch as f64,
+        live_inputs: 1,
+        largest_loss: 0.52 + 1.0 / (epoch as f64 + 1.0),
+        clipped_steps: 0,
+        sparsity: 0.0375 * epoch as f64,
+        test_accuracy: Some(0.9 - 0.5 / (epoch as f64 + 1.0)),
+        test_nll: Some(0.3 + 0.5 / (epoch as f64 + 1.0)),
+        hard_threshold: None,
+    };
+    let chain = |chain: u32| ChainResult {
+        times: Vec::new(),
+        chain,
+        records: (0..20).map(record).collect(),
+        snapshots: [8, 9, 18, 19].map(|epoch| snapshot(chain, epoch)).to_vec(),
+        trace: Trace::default(),
+        bytes: 0,
+        method_bytes: 0,
+    };
+    // Logits that know the class, and noise that differs from member to member.
+    let table = |member: u64, images: usize, signal: f64| -> Vec<f64> {
+        let key = Key::new(3, 0, Stream::Sampler);
+        let mut table = Vec::with_capacity(images * CLASSES);
+        for image in 0..images {
+            let hard = key.normal(1000, image) as f64;
+            let logit = |class: usize| {
+                let at = image * CLASSES + class;
+                let own = f64::from(u8::from(class == image % CLASSES));
+                (signal + hard) * own + 0.7 * key.normal(member, at) as f64
+            };
+            let logits: Vec<f64> = (0..CLASSES).map(logit).collect();
+            let sum: f64 = logits.iter().map(|z| z.exp()).sum();
+            table.extend(logits.iter().map(|z| z.exp() / sum));
+        }
+        table
+    };
+    Imagined {
+        network,
+        classes: ["circle", "square", "<b>star</b>"].map(str::to_owned).to_vec(),
+        labels,
+        results: vec![chain(0), chain(1)],
+        probabilities: (0..8).map(|member| table(member, IMAGES, 2.0)).collect(),
+        foreign: vec![ForeignImages {
+            name: "letters".into(),
+            probabilities: (0..6).map(|member| table(100 + member, 200, 0.0)).collect(),
+        }],
+    }
+}
+
+#[test]
+fn the_headline_has_only_snapshots_with_the_final_mask() {
+    let run = imagined();
+    assert_eq!(sharing_final_mask(&run.results), [2, 3, 4, 5, 6, 7]);
+    let found = evaluate_images(&run.results()).unwrap();
+    assert_eq!((found.posterior.members, found.all_samples.members), (6, 8));
+    let finals: Vec<bool> = found.snapshots.iter().map(|s| s.final_mask).collect();
+    assert_eq!(finals, [false, false, true, true, true, true, true, true]);
+    let cycles: Vec<usize> = found.snapshots.iter().map(|s| s.cycle).collect();
+    assert_eq!(cycles, [0, 0, 1, 1, 0, 0, 1, 1]);
+    let members: Vec<usize> = found.cycles.iter().map(|c| c.scores.members).collect();
+    assert_eq!(members, [4, 4]);
+    assert_eq!(found.sizes.len(), 2);
+    assert!(found.snapshots[0].sparsity < found.snapshots[2].sparsity);
+    assert_eq!(found.sizes[0].sparsity, found.snapshots[3].sparsity);
+}
+
+#[test]
+fn scores_are_those_of_the_average() {
+    let run = imagined();
+    let found = evaluate_images(&run.results()).unwrap();
+    let mean: Vec<f64> = (0..IMAGES * CLASSES)
+        .map(|at| (2..8).map(|m| run.probabilities[m][at]).sum::<f64>() / 6.0)
+        .collect();
+    let accuracy = metrics::accuracy_from_probabilities(&mean, CLASSES, &run.labels).unwrap();
+    assert_eq!(found.posterior.accuracy, accuracy);
+    let nll = metrics::negative_log_likelihood_classes(&mean, CLASSES, &run.labels).unwrap();
+    assert!((found.posterior.nll - nll).abs() < 1e-12);
+    // The last of each chain alone: numbers 3 and 7.
+    let alone = |at: usize| found.snapshots[at].scores.accuracy;
+    assert!((found.last.accuracy - 0.5 * (alone(3) + alone(7))).abs() < 1e-12);
+    assert_eq!(found.last.mutual_information, 0.0);
+    assert!(found.posterior.mutual_information > 0.01);
+    assert!(found.posterior.accuracy > found.last.accuracy, "averaging removes noise");
+}
+
+#[test]
+fn tables_of_the_headline_add_up() {
+    let run = imagined();
+    let found = evaluate_images(&run.results()).unwrap();
+    let right: usize = (0..CLASSES).map(|class| found.confusion[class][class]).sum();
+    assert_eq!(right as f64 / IMAGES as f64, found.posterior.accuracy);
+    let wrong: usize = found.confusions.iter().map(|c| c.count).sum();
+    assert_eq!(right + wrong, IMAGES);
+    assert!(found.confusions.windows(2).all(|pair| pair[0].count >= pair[1].count));
+    assert_eq!(found.per_class.iter().map(|c| c.images).sum::<usize>(), IMAGES);
+    assert_eq!(found.risk_coverage.len(), 200);
+    let (coverage, risk) = found.risk_coverage[199];
+    assert_eq!(coverage, 1.0);
+    assert!((risk - (1.0 - found.posterior.accuracy)).abs() < 1e-12);
+    assert_eq!(found.reliability.iter().map(|b| b.count).sum::<usize>(), IMAGES);
+}
+
+#[test]
+fn images_without_a_class_are_found_out() {
+    let found = evaluate_images(&imagined().results()).unwrap();
+    let foreign = &found.foreign[0];
+    assert_eq!((foreign.name.as_str(), foreign.images), ("letters", 200));
+    for score in [foreign.max_probability, foreign.entropy, foreign.mutual_information] {
+        assert!(score.unwrap().auroc > 0.6, "{score:?}");
+    }
+}
+
+#[test]
+fn what_does_not_fit_is_refused() {
+    let mut run = imagined();
+    let problem = |run: &Imagined| evaluate_images(&run.results()).unwrap_err().to_string();
+    run.labels[7] = 3;
+    assert!(problem(&run).contains("the class 3, but there are 3 classes"));
+    run = imagined();
+    run.probabilities[1].pop();
+    assert!(problem(&run).contains("predictions do not fit"));
+    run = imagined();
+    run.foreign[0].probabilities.pop();
+    assert!(problem(&run).contains("predictions do not fit"));
+    run.results.iter_mut().for_each(|r| r.snapshots.clear());
+    assert!(problem(&run).contains("no posterior samples yet"));
+}
+
+#[test]
+fn an_evaluation_is_plain_json() {
+    let found = evaluate_images(&imagined().results()).unwrap();
+    let json = serde_json::to_value(&found).unwrap();
+    assert_eq!(json["posterior"]["members"], 6);
+    assert!(json["foreign"][0]["entropy"]["auroc"].is_number());
+    assert!(json["sizes"][0]["layers"][0]["live_inputs"].is_number());
+}
