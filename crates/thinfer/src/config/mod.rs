@@ -239,6 +239,7 @@ pub struct PruneConfig {
     pub warm_up_epochs: usize,
     pub freeze_after_epochs: Option<usize>,
     pub freeze_after_cycles: Option<usize>,
+    #[serde(default, skip_serializing_if = "AfterFreeze::is_em")]
     pub after_freeze: AfterFreeze,
     pub cadence: Cadence,
 }

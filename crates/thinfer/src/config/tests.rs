@@ -124,3 +124,16 @@ fn checkpoint_intervals_do_not_change_the_fingerprint() {
     assert_eq!(print("train.checkpoint_seconds=5"), print("train.checkpoint_steps=3"));
     assert_ne!(print("seed=1"), print("seed=2"));
 }
+
+#[test]
+fn a_choice_that_came_later_is_part_of_the_settings_only_where_it_is_made() {
+    let config = |set: &[&str]| {
+        let set: Vec<String> = set.iter().map(|s| (*s).to_owned()).collect();
+        Config::parse("", &set).unwrap()
+    };
+    let (before, after) = (config(&[]), config(&["prune.after_freeze=slab"]));
+    assert!(!before.to_toml().unwrap().contains("after_freeze"));
+    assert!(after.to_toml().unwrap().contains("after_freeze = \"slab\""));
+    assert_eq!(before, config(&["prune.after_freeze=em"]));
+    assert_ne!(before.fingerprint().unwrap(), after.fingerprint().unwrap());
+}

@@ -31,6 +31,13 @@ pub enum AfterFreeze {
     Slab,
 }
 
+impl AfterFreeze {
+    /// Whether it is what all runs did before there was a choice; those are known by settings without it.
+    pub fn is_em(&self) -> bool {
+        *self == AfterFreeze::Em
+    }
+}
+
 /// Settings of Algorithm 3 beyond those of Algorithm 2.
 ///
 /// Prior of a group of K weights: p·N(0, 1/δ₀)^K + (1−p)·N(0, 1/δ₁)^K with δ₀ > δ₁. The EM step

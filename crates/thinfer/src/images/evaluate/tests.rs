@@ -1,4 +1,3 @@
-
 use super::*;
 use crate::model::image_network;
 use crate::train::{Record, Trace};
