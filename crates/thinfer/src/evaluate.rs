@@ -273,7 +273,7 @@ pub(crate) fn behaviour(results: &[ChainResult], disagreement: Option<f64>, n: u
         .iter()
         .flat_map(|r| {
             let end = r.records.last().map_or(0, |record| record.epoch);
-            r.records.iter().filter(move |record| record.epoch * 10 > end)
+            r.records.iter().filter(move |record| record.epoch * 10 > end || record.epoch == end)
         })
         .map(|record| record.largest_loss)
         .fold(0.0, f64::max);

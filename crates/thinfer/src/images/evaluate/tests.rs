@@ -195,3 +195,14 @@ fn an_evaluation_is_plain_json() {
     assert!(json["foreign"][0]["entropy"]["auroc"].is_number());
     assert!(json["sizes"][0]["layers"][0]["live_inputs"].is_number());
 }
+
+#[test]
+fn the_largest_loss_is_of_all_but_the_start_and_always_of_the_last_epoch() {
+    let mut run = imagined();
+    let largest =
+        |results: &[ChainResult]| crate::evaluate::behaviour(results, None, 1).largest_loss;
+    // Of 20 epochs the first two do not count.
+    assert!((largest(&run.results) - (0.52 + 1.0 / 3.0)).abs() < 1e-12);
+    run.results.iter_mut().for_each(|chain| chain.records.truncate(1));
+    assert!((largest(&run.results) - 1.52).abs() < 1e-12);
+}
