@@ -180,7 +180,10 @@ impl Splbnn {
         let mut best: Option<Thinned> = None;
         for start in 0..self.starts {
             let thinned = self.one_start(&network, &prior, threshold, data, (seed, start), stop)?;
-            chosen.insert(format!("log_evidence_{start}"), thinned.evidence);
+            // JSON has no infinity; a start without evidence has none there either.
+            if thinned.evidence.is_finite() {
+                chosen.insert(format!("log_evidence_{start}"), thinned.evidence);
+            }
             chosen.insert(format!("selected_{start}"), thinned.columns.len() as f64);
             if best.as_ref().is_none_or(|b| thinned.evidence > b.evidence) {
                 chosen.insert("start".to_owned(), f64::from(start));
@@ -295,6 +298,10 @@ fn reduced(network: &Network, data: &Dataset, live: &[usize]) -> (Network, Vec<u
     }
 }
 
+/// A start that keeps more weights than this did not become sparse and is not compared: its Hessian would
+/// take far longer than its training.
+const MOST_KEPT: usize = 1000;
+
 /// ln p(D | structure) ≈ −N ℓ + (d/2) ln 2π − (d/2) ln N − ½ ln |det H|, with ℓ the mean loss plus
 /// 1/N of the prior's energy and H its Hessian, both over the d kept weights.
 fn log_evidence(
@@ -306,6 +313,9 @@ fn log_evidence(
     let chain = Chain::of(network)?;
     let n = data.rows() as f64;
     let kept: Vec<usize> = (0..w.len()).filter(|&i| w[i] != 0.0).collect();
+    if kept.len() > MOST_KEPT {
+        return Ok((f64::NEG_INFINITY, kept.len()));
+    }
     let energy: f64 = kept.iter().map(|&i| prior.energy(w[i])).sum();
     let gradient = |w: &[f64]| {
         let (_, mut gradient) = chain.gradient(w, data);
@@ -407,6 +417,18 @@ mod tests {
             - 0.5 * (xx + 0.25).ln();
         assert_eq!(kept, 1);
         assert!((got - by_hand).abs() < 1e-6, "{got} {by_hand}");
+    }
+
+    #[test]
+    fn a_start_that_is_not_sparse_has_no_evidence() {
+        let mut b = thinfer_engine::NetworkBuilder::new(MOST_KEPT + 1);
+        let out = b.linear_with("fc", b.input(), 1, false).unwrap();
+        let network = b.finish(out, thinfer_engine::Loss::gaussian(1.0)).unwrap();
+        let columns = MOST_KEPT + 1;
+        let data = Dataset::new(columns, 1, vec![0.5; 2 * columns], vec![1.0, 2.0]).unwrap();
+        let prior = Splbnn::default().mixture().unwrap();
+        let found = log_evidence(&network, &prior, &vec![0.1; columns], &data).unwrap();
+        assert_eq!(found, (f64::NEG_INFINITY, columns));
     }
 
     #[test]
