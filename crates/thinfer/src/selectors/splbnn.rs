@@ -128,8 +128,8 @@ fn step(prior: &Mixture, rows: f64, rate: f64, w: &mut [f32], g: &[f32], keep: &
                 let p0 = 1.0 / (1.0 + exp((c1 + c2 * *w * *w).min(80.0)));
                 let decay = *w * (p0 * spike + (1.0 - p0) * slab);
                 let moved = *keep * (*w - rate * (*g + decay));
-                // What no gradient holds any more, as of a dead unit, falls to zero and not below the normal
-                // numbers, with which a core computes a hundred times slower.
+                // What no gradient holds any more, as of a dead unit, falls to zero and not to numbers
+                // below the normal ones, with which a core computes slowly.
                 *w = if moved.abs() < f32::MIN_POSITIVE { 0.0 } else { moved };
             }
         },
@@ -302,7 +302,7 @@ fn reduced(network: &Network, data: &Dataset, live: &[usize]) -> (Network, Vec<u
 }
 
 /// A start that keeps more weights than this did not become sparse and is not compared: its Hessian would
-/// take far longer than its training.
+/// have a million entries and more.
 const MOST_KEPT: usize = 1000;
 
 /// ln p(D | structure) ≈ −N ℓ + (d/2) ln 2π − (d/2) ln N − ½ ln |det H|, with ℓ the mean loss plus

@@ -43,8 +43,8 @@ impl Layout {
     pub const SMALLEST: Self = Self { multiple: 1, list_at_most: 1.0 };
     /// For the CPU: a list is a copy, so it has to leave out a fifth at least.
     pub const CPU: Self = Self { multiple: 1, list_at_most: 0.8 };
-    /// For tensor cores: on an H200 multiples of 16 without lists were the fastest of eight layouts of a
-    /// pruned ResNet-18 (`results/shrink`).
+    /// For tensor cores: on an H200 multiples of 16 and of 32 without lists were the fastest of six layouts
+    /// of a pruned ResNet-18 (`results/shrink`).
     pub const CUDA: Self = Self { multiple: 16, list_at_most: 0.0 };
 
     /// Whether a reader that needs `some` of `all` channels reads them all.
