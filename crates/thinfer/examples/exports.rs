@@ -77,7 +77,7 @@ fn images(name: &str, shape: Shape, classes: usize, folder: &Path) -> Outcome {
     let posterior = posterior(&network)?;
     let info = info(&network, Inputs::Images(inputs))?;
     fs::write(folder.join("rows.f32"), floats(rows))?;
-    for (stem, chosen) in [("all", posterior.clone()), ("last", last(&posterior))] {
+    for (stem, chosen) in [("all", posterior.clone()), ("last", posterior.last())] {
         let shares = chosen.predict(&data)?.mean();
         fs::write(
             folder.join(format!("{stem}.f32")),
@@ -121,7 +121,7 @@ fn table(kind: &str, folder: &Path) -> Outcome {
     let given: serde_json::Map<_, _> =
         rows.columns.iter().map(|column| (column.name.clone(), cells(column))).collect();
     fs::write(folder.join("rows.json"), json!(given).to_string())?;
-    for (stem, chosen) in [("all", posterior.clone()), ("last", last(&posterior))] {
+    for (stem, chosen) in [("all", posterior.clone()), ("last", posterior.last())] {
         let answers = predict(&info, &chosen, &rows)?.to_json();
         fs::write(folder.join(format!("{stem}.json")), json!(answers).to_string())?;
     }
@@ -156,11 +156,6 @@ fn info(network: &Network, inputs: Inputs) -> Result<RunInfo, Box<dyn Error>> {
         platform: String::new(),
         notes: Vec::new(),
     })
-}
-
-fn last(posterior: &Posterior) -> Posterior {
-    let members = posterior.members.last().cloned().into_iter().collect();
-    Posterior { network: posterior.network.clone(), members }
 }
 
 /// Three samples with weights, norms and statistics that are all different, and one mask.
