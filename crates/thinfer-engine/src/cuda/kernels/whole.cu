@@ -6,6 +6,33 @@
 // no launch can hang, whatever else the device does. Sums are added part by part in their order, so it
 // does not matter who made them.
 
+// Rows of a batch. A thread has two batches, one that it uses and one that is on its way, in as many
+// registers as there are.
+#if !defined(ACT_BF16) || defined(TWO)
+#define BATCH 2
+#elif defined(WRITE) || defined(EXTRA)
+#define BATCH 3
+#else
+#define BATCH 4
+#endif
+
+// Loads and uses `count` batches of type B. The next one is under way while one is used, so that memory
+// does not wait for arithmetic: one block a multiprocessor has no other block to fill the gap.
+template <class B, class Load, class Use>
+__device__ __forceinline__ void each_batch(u32 count, const Load& load, const Use& use) {
+    if (count == 0) return;
+    B even, odd;
+    load(0, even);
+    for (u32 at = 0;; at += 2) {
+        if (at + 1 < count) load(at + 1, odd);
+        use(at, even);
+        if (at + 1 >= count) break;
+        if (at + 2 < count) load(at + 2, even);
+        use(at + 1, odd);
+        if (at + 2 >= count) break;
+    }
+}
+
 #define MOST_PARTS 256
 #define MOST_COLUMNS (16 * V)
 #define ZERO4 make_float4(0.f, 0.f, 0.f, 0.f)
@@ -119,6 +146,20 @@ __device__ void add_parts(u32 tx, float* rows, const float* partial) {
 }
 
 #ifdef K_norm_forward
+// Rows of the first and of the second pass.
+struct Summed {
+    Raw x[BATCH];
+#ifdef SUM_IN
+    Raw x2[BATCH];
+#endif
+};
+struct Passed {
+    Raw x[BATCH];
+#if RES > 0
+    Raw other[BATCH];
+#endif
+};
+
 // y = a x + b with a and b from the batch, and what `norm_apply` can add and cut. SUM_IN: x is the sum of
 // two inputs and is written on the way.
 extern "C" __global__ void __launch_bounds__(THREADS, 1) norm_forward(
@@ -145,7 +186,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) norm_forward(
     }
     float around[V];
     Tile t = part_of(0, channels, tx);
-    const u32 turns = (height + ROWS_AHEAD * t.step - 1) / (ROWS_AHEAD * t.step) * ROWS_AHEAD;
+    const u32 batches = (height + BATCH * t.step - 1) / (BATCH * t.step);
 #pragma unroll
     for (int j = 0; j < V; j++) around[j] = 0.f;
     if (t.active) {
@@ -167,34 +208,32 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) norm_forward(
         for (int j = 0; j < V; j++) s0[j] = s1[j] = 0.f;
         // From the last row to the first: the cache still has what was written last. The second pass
         // goes the other way and begins with what this one has read last.
-        for (u32 k = t.active ? turns : 0; k > 0;) {
-            k -= ROWS_AHEAD;
-            Raw raw[ROWS_AHEAD];
-#ifdef SUM_IN
-            Raw raw2[ROWS_AHEAD];
-#endif
+        const auto row_of = [&](u32 at, u32 i) { return t.first + ((batches - 1 - at) * BATCH + i) * t.step; };
+        const auto load = [&](u32 at, Summed& b) {
 #pragma unroll
-            for (int i = 0; i < ROWS_AHEAD; i++) {
-                const size_t at = (size_t)min(t.first + (k + i) * t.step, height - 1) * channels + t.c;
-                raw[i] = fetch(x + at);
+            for (int i = 0; i < BATCH; i++) {
+                const size_t from = (size_t)min(row_of(at, i), height - 1) * channels + t.c;
+                b.x[i] = fetch(x + from);
 #ifdef SUM_IN
-                raw2[i] = fetch(x2 + at);
+                b.x2[i] = fetch(x2 + from);
 #endif
             }
+        };
+        const auto use = [&](u32 at, Summed& b) {
 #pragma unroll
-            for (int i = 0; i < ROWS_AHEAD; i++) {
-                const u32 row = t.first + (k + i) * t.step;
+            for (int i = 0; i < BATCH; i++) {
+                const u32 row = row_of(at, i);
                 if (row >= height) break;
                 float v[V];
-                open(raw[i], v);
+                open(b.x[i], v);
 #ifdef SUM_IN
                 float w[V];
-                open(raw2[i], w);
+                open(b.x2[i], w);
 #pragma unroll
                 for (int j = 0; j < V; j++) v[j] += w[j];
-                raw[i] = close(v);
-                open(raw[i], v);
-                store(sum + (size_t)row * channels + t.c, raw[i]);
+                b.x[i] = close(v);
+                open(b.x[i], v);
+                store(sum + (size_t)row * channels + t.c, b.x[i]);
 #endif
 #pragma unroll
                 for (int j = 0; j < V; j++) {
@@ -203,7 +242,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) norm_forward(
                     s1[j] = fmaf(d, d, s1[j]);
                 }
             }
-        }
+        };
+        each_batch<Summed>(t.active ? batches : 0, load, use);
         if (threadIdx.x == 0) parts[count] = (u16)part;
         count++;
         publish(t, tx, part, s0, s1, rows, partial, column, &next);
@@ -240,39 +280,56 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) norm_forward(
 #endif
     for (u32 at_part = count; at_part > 0; at_part--) {
         t = part_of(parts[at_part - 1], channels, tx);
-        for (u32 k = 0; t.active && k < turns; k += ROWS_AHEAD) {
-            Raw raw[ROWS_AHEAD];
-#if RES > 0
-            Raw more[ROWS_AHEAD];
-#endif
+        const auto row_of = [&](u32 at, u32 i) { return t.first + (at * BATCH + i) * t.step; };
+        const auto load = [&](u32 at, Passed& batch) {
 #pragma unroll
-            for (int i = 0; i < ROWS_AHEAD; i++) {
-                const size_t at = (size_t)min(t.first + (k + i) * t.step, height - 1) * channels + t.c;
-                raw[i] = fetch(from + at);
+            for (int i = 0; i < BATCH; i++) {
+                const size_t where = (size_t)min(row_of(at, i), height - 1) * channels + t.c;
+                batch.x[i] = fetch(from + where);
 #if RES > 0
-                more[i] = fetch(other + at);
+                batch.other[i] = fetch(other + where);
 #endif
             }
+        };
+        const auto use = [&](u32 at, const Passed& batch) {
 #pragma unroll
-            for (int i = 0; i < ROWS_AHEAD; i++) {
-                const u32 row = t.first + (k + i) * t.step;
+            for (int i = 0; i < BATCH; i++) {
+                const u32 row = row_of(at, i);
                 if (row >= height) break;
                 float v[V];
-                open(raw[i], v);
+                open(batch.x[i], v);
 #if RES > 0
-                open(more[i], w);
+                open(batch.other[i], w);
 #endif
                 apply_norm(v, w, a, b, a2, b2);
                 mark_and_cut(v, mask, row, channels, t);
                 put(y + (size_t)row * channels + t.c, v);
             }
-        }
+        };
+        each_batch<Passed>(t.active ? batches : 0, load, use);
     }
     clear(column, before);
 }
 #endif
 
 #ifdef K_norm_backward
+// Rows of the first and of the second pass.
+struct Summed {
+    Raw x[BATCH];
+    Gradient g[BATCH];
+};
+struct Passed {
+    Raw x[BATCH];
+#ifdef WRITE
+    Raw g[BATCH];
+#else
+    Gradient g[BATCH];
+#endif
+#ifdef EXTRA
+    Raw extra[BATCH];
+#endif
+};
+
 // The gradients of scale, shift and input. WRITE: the gradient behind the cut goes out too, for the other
 // branch of a residual sum. EXTRA: x already has a gradient from elsewhere, which is added.
 extern "C" __global__ void __launch_bounds__(THREADS, 1) norm_backward(
@@ -295,7 +352,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) norm_backward(
     }
     float a[V], b[V], mean[V];
     Tile t = part_of(0, channels, tx);
-    const u32 turns = (height + ROWS_AHEAD * t.step - 1) / (ROWS_AHEAD * t.step) * ROWS_AHEAD;
+    const u32 batches = (height + BATCH * t.step - 1) / (BATCH * t.step);
     if (t.active) {
         per_channel(saved + 2 * channels, t.c, mean);
         per_channel(saved, t.c, a);
@@ -311,23 +368,23 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) norm_backward(
         float s0[V], s1[V];
 #pragma unroll
         for (int j = 0; j < V; j++) s0[j] = s1[j] = 0.f;
-        for (u32 k = t.active ? turns : 0; k > 0;) {
-            k -= ROWS_AHEAD;
-            Raw raw[ROWS_AHEAD];
-            Gradient raw_g[ROWS_AHEAD];
+        const auto row_of = [&](u32 at, u32 i) { return t.first + ((batches - 1 - at) * BATCH + i) * t.step; };
+        const auto load = [&](u32 at, Summed& batch) {
 #pragma unroll
-            for (int i = 0; i < ROWS_AHEAD; i++) {
-                const u32 row = min(t.first + (k + i) * t.step, height - 1);
-                raw[i] = fetch(x + (size_t)row * channels + t.c);
-                raw_g[i] = fetch_gradient(d, d2, mask, row, channels, t);
+            for (int i = 0; i < BATCH; i++) {
+                const u32 row = min(row_of(at, i), height - 1);
+                batch.x[i] = fetch(x + (size_t)row * channels + t.c);
+                batch.g[i] = fetch_gradient(d, d2, mask, row, channels, t);
             }
+        };
+        const auto use = [&](u32 at, const Summed& batch) {
 #pragma unroll
-            for (int i = 0; i < ROWS_AHEAD; i++) {
-                const u32 row = t.first + (k + i) * t.step;
+            for (int i = 0; i < BATCH; i++) {
+                const u32 row = row_of(at, i);
                 if (row >= height) break;
                 float v[V], g[V];
-                open(raw[i], v);
-                open_gradient(raw_g[i], v, a, b, g);
+                open(batch.x[i], v);
+                open_gradient(batch.g[i], v, a, b, g);
 #ifdef WRITE
                 put(g_out + (size_t)row * channels + t.c, g);
 #endif
@@ -337,7 +394,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) norm_backward(
                     s1[j] = fmaf(g[j], v[j] - mean[j], s1[j]);
                 }
             }
-        }
+        };
+        each_batch<Summed>(t.active ? batches : 0, load, use);
         if (threadIdx.x == 0) parts[count] = (u16)part;
         count++;
         publish(t, tx, part, s0, s1, rows, partial, column, &next);
@@ -362,51 +420,46 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) norm_backward(
     per_channel(coefficients + tx * V, t.x * V, c3);
     for (u32 at_part = count; at_part > 0; at_part--) {
         t = part_of(parts[at_part - 1], channels, tx);
-        for (u32 k = 0; t.active && k < turns; k += ROWS_AHEAD) {
-            Raw raw[ROWS_AHEAD];
-#ifdef WRITE
-            Raw raw_g[ROWS_AHEAD];
-#else
-            Gradient raw_g[ROWS_AHEAD];
-#endif
-#ifdef EXTRA
-            Raw more[ROWS_AHEAD];
-#endif
+        const auto row_of = [&](u32 at, u32 i) { return t.first + (at * BATCH + i) * t.step; };
+        const auto load = [&](u32 at, Passed& batch) {
 #pragma unroll
-            for (int i = 0; i < ROWS_AHEAD; i++) {
-                const u32 row = min(t.first + (k + i) * t.step, height - 1);
-                const size_t at = (size_t)row * channels + t.c;
-                raw[i] = fetch(x + at);
+            for (int i = 0; i < BATCH; i++) {
+                const u32 row = min(row_of(at, i), height - 1);
+                const size_t where = (size_t)row * channels + t.c;
+                batch.x[i] = fetch(x + where);
 #ifdef WRITE
-                raw_g[i] = fetch(g_out + at);
+                batch.g[i] = fetch(g_out + where);
 #else
-                raw_g[i] = fetch_gradient(d, d2, mask, row, channels, t);
+                batch.g[i] = fetch_gradient(d, d2, mask, row, channels, t);
 #endif
 #ifdef EXTRA
-                more[i] = fetch(extra + at);
+                batch.extra[i] = fetch(extra + where);
 #endif
             }
+        };
+        const auto use = [&](u32 at, const Passed& batch) {
 #pragma unroll
-            for (int i = 0; i < ROWS_AHEAD; i++) {
-                const u32 row = t.first + (k + i) * t.step;
+            for (int i = 0; i < BATCH; i++) {
+                const u32 row = row_of(at, i);
                 if (row >= height) break;
                 float v[V], g[V];
-                open(raw[i], v);
+                open(batch.x[i], v);
 #ifdef WRITE
-                open(raw_g[i], g);
+                open(batch.g[i], g);
 #else
-                open_gradient(raw_g[i], v, a, b, g);
+                open_gradient(batch.g[i], v, a, b, g);
 #endif
                 norm_slope(g, v, a, c2, c3);
 #ifdef EXTRA
                 float w[V];
-                open(more[i], w);
+                open(batch.extra[i], w);
 #pragma unroll
                 for (int j = 0; j < V; j++) g[j] += w[j];
 #endif
                 put(dx + (size_t)row * channels + t.c, g);
             }
-        }
+        };
+        each_batch<Passed>(t.active ? batches : 0, load, use);
     }
     clear(column, before);
 }
