@@ -94,14 +94,17 @@ fn hidden(example: Example) -> Vec<usize> {
     }
 }
 
-/// As published for the three examples; the other regressions take the settings of Example 2.
+/// As published for the three examples; the other regressions take the settings of Example 2. Of the two
+/// activations that are published for Examples 2 and 3, the one with the larger evidence on the first
+/// two repeats.
 fn splbnn(example: Example) -> Splbnn {
     if example == Example::Example1 {
         return Splbnn::default();
     }
+    let tanh = example == Example::Example2;
     Splbnn {
         hidden: hidden(example),
-        activation: Activation::Relu,
+        activation: if tanh { Activation::Tanh } else { Activation::Relu },
         bias: true,
         rate: 0.005,
         batch: 500,
@@ -157,10 +160,10 @@ mod tests {
             panic!("splbnn")
         };
         assert_eq!((s.starts, s.batch), (3, 500));
-        let Some(Selector::Splbnn(s)) = change("splbnn.activation=tanh").unwrap() else {
+        let Some(Selector::Splbnn(s)) = change("splbnn.activation=relu").unwrap() else {
             panic!("splbnn")
         };
-        assert_eq!(s.activation, Activation::Tanh);
+        assert_eq!(s.activation, Activation::Relu);
         // Those of other rows are left alone.
         assert!(change("svbnn.steps=3").is_ok());
         let error = change("splbnn.begins=3").unwrap_err();
