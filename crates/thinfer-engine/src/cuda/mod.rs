@@ -32,7 +32,7 @@ pub use context::Gpu;
 pub use inference::Inference;
 pub use lower::PlanOptions;
 pub use memory::MemoryPlan;
-pub use nvrtc::cache_folder;
+pub use nvrtc::{cache_folder, try_compile};
 pub use plan::{CudaPlan, DeviceIo};
 pub use probe::{Device, Library, Report, probe};
 pub use selftest::{Check, selftest};

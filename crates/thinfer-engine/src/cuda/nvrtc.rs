@@ -8,6 +8,7 @@ use std::ptr;
 use cudarc::nvrtc::{result, sys};
 
 use super::error::call;
+use crate::arena::Kernel;
 use crate::error::EngineError;
 
 /// Every kernel source, put together from its parts.
@@ -80,6 +81,12 @@ pub(crate) fn compile(source: &str, defines: &[&str], arch: &str) -> Result<Vec<
         .result()
         .map_err(|e| call("nvrtcGetCUBIN", e))?;
     Ok(cubin)
+}
+
+/// Whether a pass compiles for `arch` (`sm_90`); `None` where NVRTC cannot be loaded. Needs no GPU.
+pub fn try_compile(kernel: &Kernel, arch: &str) -> Option<Result<(), EngineError>> {
+    version()?;
+    Some(compile(kernel.source, kernel.defines, arch).map(|_| ()))
 }
 
 struct Program(sys::nvrtcProgram);

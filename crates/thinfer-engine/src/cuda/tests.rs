@@ -121,7 +121,9 @@ fn places_are_inside_their_buffers() {
 #[expect(clippy::print_stderr, reason = "a skipped test must say so")]
 fn every_kernel_compiles_for_ampere_and_hopper() {
     let Some((major, minor)) = nvrtc::version() else {
-        eprintln!("skipped: libnvrtc cannot be loaded; put its folder on LD_LIBRARY_PATH");
+        eprintln!(
+            "skipped: kernels of the engine, libnvrtc cannot be loaded; put its folder on LD_LIBRARY_PATH"
+        );
         return;
     };
     let mut variants = BTreeSet::new();
@@ -129,7 +131,7 @@ fn every_kernel_compiles_for_ampere_and_hopper() {
         for precision in PRECISIONS {
             let p = lower(&case.network, options(case.batch, precision, true), 132).unwrap();
             for step in p.training.iter().chain(&p.inference) {
-                if let Step::Kernel(l) = step {
+                if let Step::Kernel(l) | Step::Beside(_, l) = step {
                     variants.insert((l.source, l.defines.clone()));
                 }
             }

@@ -2,7 +2,8 @@
 //!
 //! With `EXACT=1` the bits must be equal. The fast form is compared with its hardware functions
 //! replaced by the library's, so this bounds what its formulas lose, not what the hardware loses.
-//! Where there is no C++ compiler the tests say so and pass.
+//! Where there is no C++ compiler the tests say so and pass. Where NVRTC can be loaded, all of them are also
+//! compiled for GPUs.
 
 use std::path::Path;
 use std::process::Command;
@@ -572,5 +573,21 @@ fn long_gradients_are_clipped_to_the_limit() {
         let want = (most / norm).min(1.0) as f32;
         assert!((floats(&out[4])[0] - want).abs() < 1e-7, "{} is not {want}", floats(&out[4])[0]);
         assert_eq!(out[5], clipped.to_le_bytes());
+    }
+}
+
+#[test]
+fn every_kernel_of_a_method_compiles_for_ampere_and_hopper() {
+    for kernel in kernels::all() {
+        for arch in ["sm_80", "sm_90"] {
+            let Some(compiled) = thinfer_engine::cuda::try_compile(&kernel, arch) else {
+                eprintln!(
+                    "skipped: kernels of the methods, libnvrtc cannot be loaded; put its folder on LD_LIBRARY_PATH"
+                );
+                return;
+            };
+            let told = compiled.map_err(|e| e.to_string());
+            assert_eq!(told, Ok(()), "{} {:?} for {arch}", kernel.entry, kernel.defines);
+        }
     }
 }
