@@ -61,12 +61,12 @@ class Wide(nn.Module):
     def __init__(self, inputs, outputs, stride):
         super().__init__()
         self.bn1 = nn.BatchNorm2d(inputs)
-        self.conv1 = nn.Conv2d(inputs, outputs, 3, 1, 1)
+        self.conv1 = nn.Conv2d(inputs, outputs, 3, 1, 1, bias=False)
         self.bn2 = nn.BatchNorm2d(outputs)
-        self.conv2 = nn.Conv2d(outputs, outputs, 3, stride, 1)
+        self.conv2 = nn.Conv2d(outputs, outputs, 3, stride, 1, bias=False)
         self.shortcut = None
         if stride != 1 or inputs != outputs:
-            self.shortcut = nn.Conv2d(inputs, outputs, 1, stride)
+            self.shortcut = nn.Conv2d(inputs, outputs, 1, stride, bias=False)
 
     def forward(self, x):
         y = self.conv1(F.relu(self.bn1(x)))
@@ -95,7 +95,7 @@ def resnet50():
 
 
 def wide_resnet():
-    layers, inputs = [nn.Conv2d(3, 16, 3, 1, 1)], 16
+    layers, inputs = [nn.Conv2d(3, 16, 3, 1, 1, bias=False)], 16
     for stage, width in enumerate([160, 320, 640]):
         for block in range(4):
             layers.append(Wide(inputs, width, 2 if stage and not block else 1))
@@ -122,7 +122,7 @@ def measure(name, batch, rounds=7, replays=20):
             loss = F.cross_entropy(compiled(x), y)
         loss.backward()
         optimizer.step()
-        optimizer.zero_grad(set_to_none=False)
+        optimizer.zero_grad(set_to_none=True)
 
     began = time.time()
     side = torch.cuda.Stream()
