@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use cudarc::driver::sys::{
-    CUdevice_attribute as Attribute, CUgraphInstantiate_flags, CUstreamCaptureMode,
+    CUdevice_attribute as Attribute, CUgraphInstantiate_flags, CUresult, CUstreamCaptureMode,
 };
 use cudarc::driver::{
     CudaContext, CudaFunction, CudaGraph, CudaModule, CudaSlice, CudaStream, DevicePtr, DeviceRepr,
-    LaunchConfig, PushKernelArg, ValidAsZeroBits,
+    DriverError, LaunchConfig, PushKernelArg, ValidAsZeroBits,
 };
 use cudarc::nvrtc::Ptx;
 use cudarc::{cublaslt, cudnn};
@@ -265,7 +265,24 @@ impl Gpu {
         &self,
         n: usize,
     ) -> Result<CudaSlice<T>, EngineError> {
-        self.stream.alloc_zeros(n.max(1)).named("cuMemAlloc")
+        self.stream.alloc_zeros(n.max(1)).map_err(|error| self.not_allocated::<T>(n, error))
+    }
+
+    /// Why `n` values could not be allocated.
+    fn not_allocated<T>(&self, n: usize, error: DriverError) -> EngineError {
+        if error.0 != CUresult::CUDA_ERROR_OUT_OF_MEMORY {
+            return call("cuMemAlloc", error);
+        }
+        let free = self.memory().map_or(0, |(free, _)| free);
+        let mib = |bytes: usize| bytes.div_ceil(1 << 20);
+        EngineError::Cuda {
+            call: "memory".into(),
+            problem: format!(
+                "{} MiB more are wanted and {} are free; use a smaller batch, or end other programs on this GPU",
+                mib(n * size_of::<T>()),
+                mib(free)
+            ),
+        }
     }
 
     /// A buffer with a copy of `from`; the host may drop `from` at once.

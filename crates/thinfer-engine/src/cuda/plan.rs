@@ -125,8 +125,17 @@ impl CudaPlan {
         network: &Network,
         options: PlanOptions,
     ) -> Result<Self, EngineError> {
+        check_memory(gpu, network, &options, 0, 0, |_| 0)?;
+        Self::unchecked(gpu, network, options)
+    }
+
+    /// The same for a caller that has asked [`check_memory`] already.
+    pub(super) fn unchecked(
+        gpu: &Arc<Gpu>,
+        network: &Network,
+        options: PlanOptions,
+    ) -> Result<Self, EngineError> {
         let program = lower(network, options, gpu.multiprocessors())?;
-        check_memory(gpu, network, &options, &program)?;
         gpu.ctx.bind_to_thread().named("cuCtxSetCurrent")?;
         let mut binder = Binder::new(gpu, &program)?;
         let training = binder.bind(&program.training)?;
@@ -568,24 +577,47 @@ fn memory_plan(network: &Network, options: &PlanOptions, program: &Program) -> M
 }
 
 /// Stops with the memory plan and the largest batch that fits where this one does not.
-fn check_memory(
+///
+/// `state` bytes of a method belong to the plan, and `held` bytes of it are allocated already. `rest` says
+/// which smaller batch is planned besides a batch; 0 for none.
+pub(super) fn check_memory(
     gpu: &Gpu,
     network: &Network,
     options: &PlanOptions,
-    program: &Program,
+    state: usize,
+    held: usize,
+    rest: impl Fn(usize) -> usize,
 ) -> Result<(), EngineError> {
-    let (free, _) = gpu.memory()?;
-    let own = |plan: &MemoryPlan| plan.total() - plan.weights + WORKSPACE;
-    let plan = memory_plan(network, options, program);
-    if own(&plan) <= free {
+    let free = gpu.memory()?.0 + held;
+    let one = |batch: usize| -> Result<MemoryPlan, EngineError> {
+        let options = PlanOptions { batch, ..*options };
+        let program = lower(network, options, gpu.multiprocessors())?;
+        let mut plan = memory_plan(network, &options, &program);
+        plan.workspace += WORKSPACE;
+        Ok(plan)
+    };
+    let all = |batch: usize| -> Result<MemoryPlan, EngineError> {
+        let mut plan = MemoryPlan { state, ..one(batch)? };
+        if let rest @ 1.. = rest(batch) {
+            let MemoryPlan { activations, gradients, workspace, .. } = one(rest)?;
+            plan.activations += activations;
+            plan.gradients += gradients;
+            plan.workspace += workspace;
+        }
+        Ok(plan)
+    };
+    let plan = all(options.batch)?;
+    if plan.total() <= free {
         return Ok(());
     }
-    let fits = |batch: usize| {
-        let options = PlanOptions { batch, ..*options };
-        lower(network, options, gpu.multiprocessors())
-            .is_ok_and(|program| own(&memory_plan(network, &options, &program)) <= free)
-    };
-    let (mut fitting, mut failing) = (0, options.batch);
+    let fits = |batch: usize| all(batch).is_ok_and(|plan| plan.total() <= free);
+    let largest_batch = largest_below(options.batch, fits);
+    Err(EngineError::DeviceMemory { plan, free, batch: options.batch, largest_batch })
+}
+
+/// The largest batch below `batch` that fits, where smaller ones fit as well; 0 where none does.
+fn largest_below(batch: usize, fits: impl Fn(usize) -> bool) -> usize {
+    let (mut fitting, mut failing) = (0, batch);
     while failing - fitting > 1 {
         let middle = fitting + (failing - fitting) / 2;
         if fits(middle) {
@@ -594,5 +626,18 @@ fn check_memory(
             failing = middle;
         }
     }
-    Err(EngineError::DeviceMemory { plan, free, batch: options.batch, largest_batch: fitting })
+    fitting
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_largest_batch_that_fits_is_found() {
+        for limit in 0..40 {
+            assert_eq!(largest_below(40, |batch| batch <= limit), limit);
+        }
+        assert_eq!(largest_below(1, |_| true), 0);
+    }
 }

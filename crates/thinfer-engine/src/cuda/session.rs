@@ -10,7 +10,7 @@ use super::context::{Gpu, Value};
 use super::error::Named;
 use super::lower::PlanOptions;
 use super::memory::MemoryPlan;
-use super::plan::{CudaPlan, DeviceIo};
+use super::plan::{CudaPlan, DeviceIo, check_memory};
 use crate::arena::{Arena, Call, Clip, Kernel};
 use crate::error::EngineError;
 use crate::joined;
@@ -127,21 +127,11 @@ impl Session {
         let n = arena.len();
         let low = options.precision == Precision::Bf16;
         let steps = rows.div_ceil(options.batch);
-        let sizes = [options.batch, rows % options.batch];
-        let mut stages = Vec::new();
-        for (batch, order) in sizes.into_iter().zip([rows, rows % options.batch]) {
-            if batch > 0 && batch <= rows {
-                // The rest of an epoch is a single step.
-                let hasty = options.hasty || !stages.is_empty();
-                let options = PlanOptions { batch, hasty, ..options };
-                stages.push(Stage::new(gpu, network, options, order)?);
-            }
-        }
         let blocks = BLOCKS * gpu.multiprocessors() as usize;
         let state: Result<Vec<_>, _> = (0..arena.state_buffers()).map(|_| gpu.zeros(n)).collect();
-        Ok(Self {
+        let mut session = Self {
             batches: Batches::new(gpu, network, source, options.precision)?,
-            stages,
+            stages: Vec::new(),
             weights: gpu.zeros(n)?,
             forward: if arena.has_forward() { Some(gpu.zeros(n)?) } else { None },
             low: if low { Some(gpu.zeros(n)?) } else { None },
@@ -162,7 +152,41 @@ impl Session {
             passes: Vec::new(),
             steps,
             gpu: gpu.clone(),
-        })
+        };
+        session.plan_stages(network, options, rows)?;
+        Ok(session)
+    }
+
+    /// Plans the full batch and the smaller one at the end of an epoch. All other buffers are allocated
+    /// by now, so what is free is what the plans may take.
+    fn plan_stages(
+        &mut self,
+        network: &Network,
+        options: PlanOptions,
+        rows: usize,
+    ) -> Result<(), EngineError> {
+        let rest = |batch: usize| if batch <= rows { rows % batch } else { 0 };
+        let first = PlanOptions { batch: options.batch.min(rows), ..options };
+        let weight = 4 + 4 + if self.low.is_some() { 2 } else { 0 };
+        let held = self.weights.len() * weight + 4 * self.stats.len();
+        let state = self.state_bytes();
+        check_memory(&self.gpu, network, &first, state, held + state, rest)?;
+        for (batch, order) in
+            [options.batch, rows % options.batch].into_iter().zip([rows, rows % options.batch])
+        {
+            if batch > 0 && batch <= rows {
+                // The rest of an epoch is a single step.
+                let hasty = options.hasty || !self.stages.is_empty();
+                let options = PlanOptions { batch, hasty, ..options };
+                self.stages.push(Stage::new(&self.gpu, network, options, order)?);
+            }
+        }
+        Ok(())
+    }
+
+    /// Bytes of the method's buffers.
+    fn state_bytes(&self) -> usize {
+        self.weights.len() * (4 * self.state.len() + 1)
     }
 
     /// Steps of an epoch.
@@ -173,7 +197,7 @@ impl Session {
     /// Where the device memory of the full batch goes, the method's buffers included.
     pub fn memory_plan(&self) -> MemoryPlan {
         let mut memory = self.stages[0].plan.memory_plan();
-        memory.state = self.weights.len() * (4 * self.state.len() + 1);
+        memory.state = self.state_bytes();
         memory
     }
 
@@ -532,7 +556,7 @@ impl Stage {
         options: PlanOptions,
         order: usize,
     ) -> Result<Self, EngineError> {
-        let plan = CudaPlan::new(gpu, network, options)?;
+        let plan = CudaPlan::unchecked(gpu, network, options)?;
         let shape = network.nodes()[0].shape;
         let pixels = shape.height * shape.width;
         let input = options.batch * pixels * plan.input_channels() * options.precision.bytes();
