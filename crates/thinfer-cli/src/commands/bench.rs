@@ -100,6 +100,7 @@ fn to_text(result: &Bench) -> String {
     let share = |value: Option<f64>| value.map_or("not measured".into(), percent);
     let on_cpu = result.threads.is_some();
     let data = if on_cpu { "in forward".into() } else { ms(times.data) };
+    let first = if on_cpu { "start to first gradient" } else { "start to first step" };
     let copy = format!("{} GB/s", number(1e-9 * limits.copy_bytes_per_second));
     let matrix = format!("{} TFLOP/s", number(1e-12 * limits.matrix_flops));
     let rows = [
@@ -114,7 +115,7 @@ fn to_text(result: &Bench) -> String {
         ["products of this device", &matrix],
         ["forward and backward, of that", &percent(limits.gradient_of_matrix)],
         ["memory", &human_bytes(result.memory_bytes as u64)],
-        ["start to first gradient", &format!("{} s", number(result.startup_seconds))],
+        [first, &format!("{} s", number(result.startup_seconds))],
     ]
     .map(|row: [&str; 2]| row.map(str::to_owned).to_vec());
     let [height, width, channels] = result.image;

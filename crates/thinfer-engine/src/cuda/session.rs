@@ -519,7 +519,9 @@ impl Session {
         let plan = &mut self.stages[0].plan;
         let forward = super::bench::replay(&gpu, || plan.training_forward(&io))?;
         let backward = super::bench::replay(&gpu, || plan.backward(&io))?;
-        // All steps of the graph read the same rows here; the work is the same.
+        // All steps read the same rows here, and counters of their own move on; the work is the same.
+        let counters = gpu.zeros::<u32>(2)?;
+        let advance = gpu.function(ADVANCE.source, ADVANCE.entry, ADVANCE.defines)?;
         let whole = super::bench::replay(&gpu, || {
             self.gather(0)?;
             (0..self.passes.len())
@@ -528,7 +530,10 @@ impl Session {
             self.stages[0].plan.forward_backward(&io)?;
             (0..self.passes.len())
                 .filter(|at| !self.passes[*at].before)
-                .try_for_each(|at| self.enqueue_pass(at))
+                .try_for_each(|at| self.enqueue_pass(at))?;
+            [0, 4].into_iter().try_for_each(|at| {
+                gpu.launch_small(&advance, 1, &[Value::At(gpu.address(&counters) + at)])
+            })
         })?;
         Ok(Parts { data, forward, backward, update, whole })
     }
