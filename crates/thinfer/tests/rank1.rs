@@ -255,7 +255,14 @@ fn it_learns_and_a_prediction_is_the_mean_over_members_and_draws() {
         let bytes = image_size(&network, &members[0].keep).unwrap().bytes;
         assert_eq!(bytes.whole, 4 * (network.params().len() + network.stats().len()));
         assert_eq!((bytes.kernels, bytes.channels), (bytes.whole, bytes.whole));
-        let got = &classify(&network, members, &data.test, &data.augment, None).unwrap()[0];
+        let views = classify(&network, members, &data.test, &data.augment, None).unwrap();
+        assert_eq!(views.len(), 2 * draws);
+        let mean = |at: usize| views.iter().map(|v| v[at]).sum::<f64>() / views.len() as f64;
+        let got: Vec<f64> = (0..views[0].len()).map(mean).collect();
+        // Members and draws differ, and that is what the network does not know.
+        let tables: Vec<&[f64]> = views.iter().map(Vec::as_slice).collect();
+        let unknown = thinfer::metrics::uncertainty(&tables, 2);
+        assert!(unknown.iter().any(|u| u.mutual_information > 1e-4), "{law}");
 
         let Images::Held(test) = &data.test else { panic!("the images are held") };
         let augment = data.augment.without_chance();

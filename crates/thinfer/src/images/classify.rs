@@ -80,30 +80,37 @@ impl Classifier {
     /// The probability of every class, image by image: where members share the network, the mean
     /// over them and their draws.
     pub fn probabilities(&mut self, weights: &[f32], stats: &[f32]) -> Result<Vec<f64>> {
-        self.run(Weights::Given(weights, stats))
+        Ok(self.run(Weights::Given(weights, stats), false)?.concat())
+    }
+
+    /// The same for each member and draw by itself, of which a network without members has one.
+    pub fn views(&mut self, weights: &[f32], stats: &[f32]) -> Result<Vec<Vec<f64>>> {
+        self.run(Weights::Given(weights, stats), true)
     }
 
     /// The same for the weights that a session trains.
     pub(crate) fn probabilities_in(&mut self, session: &Session) -> Result<Vec<f64>> {
-        self.run(Weights::Trained(session))
+        Ok(self.run(Weights::Trained(session), false)?.concat())
     }
 
-    fn run(&mut self, weights: Weights<'_>) -> Result<Vec<f64>> {
+    /// One table for each view, or one with their mean.
+    fn run(&mut self, weights: Weights<'_>, apart: bool) -> Result<Vec<Vec<f64>>> {
         let (total, outputs, views) = (self.images.rows(), self.outputs, &self.views);
-        let mut mean = vec![0.0; total * outputs];
+        let (tables, share) = if apart { (views.len(), 1) } else { (1, views.len()) };
+        let mut tables = vec![vec![0.0; total * outputs]; tables];
         match &mut self.place {
             Place::Cpu(plan) => {
-                let Weights::Given(weights, stats) = weights else { return Ok(Vec::new()) };
+                let Weights::Given(weights, stats) = weights else { return Ok(tables) };
                 let mut logits = vec![0.0; CPU_ROWS * outputs];
                 for first in (0..total).step_by(CPU_ROWS) {
                     let rows: Vec<u32> =
                         (first as u32..(first + CPU_ROWS).min(total) as u32).collect();
                     let data = image_rows(&self.images, &self.augment, View::Centre, &rows)?;
                     let logits = &mut logits[..rows.len() * outputs];
-                    for view in views {
+                    for (at, view) in views.iter().enumerate() {
                         plan.set_draw(Draw { first_row: first, ..*view });
                         plan.forward(weights, stats, &data, 0..rows.len(), logits)?;
-                        add(&mut mean[first * outputs..], logits, outputs, views.len());
+                        add(&mut tables[at / share][first * outputs..], logits, outputs, share);
                     }
                 }
             }
@@ -124,7 +131,7 @@ impl Classifier {
                         stream.fill(&rows, View::Centre, &mut bytes)?;
                         inference.fill(0, &bytes, &stream.labels()[part.clone()])?;
                     }
-                    for view in views {
+                    for (at, view) in views.iter().enumerate() {
                         inference.set_draw(*view)?;
                         let logits = match weights {
                             Weights::Given(..) => inference.outputs_of(part.clone())?,
@@ -132,23 +139,24 @@ impl Classifier {
                                 inference.outputs_of_in(session, part.clone())?
                             }
                         };
-                        add(&mut mean[first * outputs..], &logits, outputs, views.len());
+                        add(&mut tables[at / share][first * outputs..], &logits, outputs, share);
                     }
                 }
             }
         }
-        Ok(mean)
+        Ok(tables)
     }
 }
 
-/// Adds the probabilities of one of `views`, row by row, to their mean.
-fn add(mean: &mut [f64], logits: &[f32], outputs: usize, views: usize) {
+/// Adds the probabilities of one of `share` views, row by row, to their mean.
+fn add(mean: &mut [f64], logits: &[f32], outputs: usize, share: usize) {
     for (mean, logits) in mean.chunks_exact_mut(outputs).zip(logits.chunks_exact(outputs)) {
-        mean.iter_mut().zip(softmax(logits)).for_each(|(mean, p)| *mean += p / views as f64);
+        mean.iter_mut().zip(softmax(logits)).for_each(|(mean, p)| *mean += p / share as f64);
     }
 }
 
-/// The probability of every class of every image, for each snapshot: `[member][image · classes + class]`.
+/// The probability of every class of every image, `[image · classes + class]`: for each snapshot in turn as
+/// many tables as it has views, of which there are several where members share a network.
 pub fn classify(
     network: &Network,
     members: &[Snapshot],
@@ -157,5 +165,9 @@ pub fn classify(
     on: Option<&OnCuda>,
 ) -> Result<Vec<Vec<f64>>> {
     let mut classifier = Classifier::new(network, images, augment, on)?;
-    members.iter().map(|m| classifier.probabilities(&m.weights, &m.stats)).collect()
+    let mut tables = Vec::new();
+    for member in members {
+        tables.extend(classifier.views(&member.weights, &member.stats)?);
+    }
+    Ok(tables)
 }

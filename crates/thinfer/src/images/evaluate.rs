@@ -30,7 +30,7 @@ pub struct ImageResults<'a> {
     /// The chains.
     pub results: &'a [ChainResult],
     /// Class probabilities of the test images, images × classes, one table for each snapshot, chain
-    /// by chain.
+    /// by chain; as many for each where members share a network.
     pub probabilities: &'a [Vec<f64>],
     /// Training images.
     pub train_images: usize,
@@ -44,7 +44,7 @@ pub struct ImageResults<'a> {
 pub struct ForeignImages {
     /// The name of the data set.
     pub name: String,
-    /// Class probabilities, images × classes, for each snapshot of [`sharing_final_mask`].
+    /// Class probabilities, images × classes, for each snapshot of [`sharing_final_mask`], as above.
     pub probabilities: Vec<Vec<f64>>,
 }
 
@@ -202,9 +202,12 @@ pub fn evaluate_images(input: &ImageResults<'_>) -> Result<ImageEvaluation> {
     let headline = sharing_final_mask(input.results);
     check(input, snapshots.len(), headline.len())?;
     let (classes, labels) = (input.classes.len(), input.labels);
-    let table = |at: &usize| input.probabilities[*at].as_slice();
+    let views = input.probabilities.len() / snapshots.len();
+    let tables = |at: &usize| &input.probabilities[at * views..(at + 1) * views];
     let all: Vec<usize> = (0..snapshots.len()).collect();
-    let chosen = |numbers: &[usize]| -> Vec<&[f64]> { numbers.iter().map(table).collect() };
+    let chosen = |numbers: &[usize]| -> Vec<&[f64]> {
+        numbers.iter().flat_map(tables).map(Vec::as_slice).collect()
+    };
     let ensemble = |numbers: &[usize]| Ensemble::of(&chosen(numbers), classes);
     let score = |numbers: &[usize]| ensemble(numbers).score(classes, labels);
 
@@ -286,7 +289,9 @@ fn check(input: &ImageResults<'_>, snapshots: usize, headline: usize) -> Result<
     }
     let fits = |tables: &[Vec<f64>], count: usize, rows: Option<usize>| {
         let rows = rows.or(tables.first().map(|t| t.len() / classes)).unwrap_or(0);
-        tables.len() == count && tables.iter().all(|t| t.len() == rows * classes)
+        // A snapshot may have several tables, all of them equally many.
+        let whole = !tables.is_empty() && tables.len().is_multiple_of(count.max(1));
+        whole && tables.iter().all(|t| t.len() == rows * classes)
     };
     let foreign = input.foreign.iter().all(|f| fits(&f.probabilities, headline, None));
     if !fits(input.probabilities, snapshots, Some(images)) || !foreign {

@@ -49,7 +49,9 @@ pub fn judge(run: &ImageRun, foreign: &[(String, Images)], on: Option<&OnCuda>) 
         cycles: &schedule.cycles(config.train.epochs),
         foreign: &foreign,
     })?;
-    let shared: Vec<&[f64]> = headline.iter().map(|&at| probabilities[at].as_slice()).collect();
+    let views = probabilities.len() / snapshots.len().max(1);
+    let tables = |at: &usize| &probabilities[at * views..(at + 1) * views];
+    let shared: Vec<&[f64]> = headline.iter().flat_map(tables).map(Vec::as_slice).collect();
     let picks = pick(&shared, data.test.labels(), data.classes.len(), SHOWN);
     Ok(Judged { evaluation, picks })
 }
