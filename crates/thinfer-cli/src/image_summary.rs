@@ -151,5 +151,6 @@ fn facts(evaluation: &ImageEvaluation, trained: Option<f64>) -> String {
     if let Some(trained) = trained {
         lines.push(format!("time: {}", seconds(trained)));
     }
+    lines.extend(evaluation.unreadable.notes());
     lines.join("\n") + "\n"
 }

@@ -155,6 +155,7 @@ fn info(network: &Network, inputs: Inputs) -> Result<RunInfo, Box<dyn Error>> {
         cores: 1,
         platform: String::new(),
         notes: Vec::new(),
+        unreadable: Default::default(),
     })
 }
 

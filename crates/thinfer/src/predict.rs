@@ -305,6 +305,7 @@ mod tests {
             cores: 1,
             platform: String::new(),
             notes: Vec::new(),
+            unreadable: Default::default(),
         };
         (info, posterior)
     }

@@ -16,6 +16,7 @@ use self::claim::claim;
 use self::remove::remove_run;
 pub use self::remove::remove_samples;
 use crate::config::Config;
+use crate::data::images::Broken;
 use crate::data::table::{available_memory, check_memory};
 use crate::data::{Bundle, ImageData, Schema};
 use crate::error::{Error, Result};
@@ -62,6 +63,9 @@ pub struct RunInfo {
     pub platform: String,
     /// What the user should know about the data.
     pub notes: Vec<String>,
+    /// Images that could not be read, as far as training met them.
+    #[serde(default, skip_serializing_if = "Broken::is_empty")]
+    pub unreadable: Broken,
 }
 
 const NOT_A_TABLE: &str = "the run was trained on images, not on a table";
@@ -245,6 +249,14 @@ impl Data {
         }
     }
 
+    /// Images that are known to be unreadable by now.
+    fn broken(&self) -> Broken {
+        match self {
+            Data::Table(_) => Broken::default(),
+            Data::Images(data) => data.broken(),
+        }
+    }
+
     fn with(self, info: RunInfo, results: Vec<ChainResult>, seconds: f64) -> Trained {
         match self {
             Data::Table(data) => Trained::Table(Run { info, data, results, seconds }),
@@ -270,9 +282,10 @@ pub fn train_with_threads(
     let data = Data::load(config)?;
     let specs = chain_specs(config, data.problem())?;
     let bytes = check_plan(&specs, config)?;
-    let info = describe(config, &data, &specs, control)?;
+    let mut info = describe(config, &data, &specs, control)?;
     control.observer.begins(&info, bytes + data_bytes(&data));
-    data.notes().iter().for_each(|note| control.observer.notice(note));
+    let notice = |note: &String| control.observer.notice(note);
+    data.notes().iter().chain(&info.unreadable.notes()).for_each(notice);
     fs::create_dir_all(folder).map_err(|e| Error::file("create", folder, e))?;
     let _until_the_end = claim(folder)?;
     if going_on {
@@ -315,6 +328,20 @@ pub fn train_with_threads(
         device: control.device,
     };
     let results = run_chains(specs, data.examples(), &setting)?;
+    let mut broken = data.broken();
+    if broken.train.len() > info.unreadable.train.len() {
+        Broken { test: Vec::new(), ..broken.clone() }.notes().iter().for_each(notice);
+    }
+    if going_on {
+        // A run that has nothing left to do meets no images.
+        broken.add_train(read_info(folder)?.unreadable.train);
+    }
+    if broken != info.unreadable {
+        info.unreadable = broken;
+        let mut stored = read_info(folder)?;
+        stored.unreadable = info.unreadable.clone();
+        write_whole(&folder.join("run.json"), &to_json(&stored)?)?;
+    }
     write_whole(&folder.join("history.csv"), history_csv(&results).as_bytes())?;
     Ok(data.with(info, results, started.elapsed().as_secs_f64()))
 }
@@ -457,6 +484,7 @@ fn describe(
         cores: std::thread::available_parallelism().map_or(1, usize::from),
         platform: format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
         notes: data.notes().to_vec(),
+        unreadable: data.broken(),
     })
 }
 

@@ -112,3 +112,36 @@ fn a_pruned_run_is_cut_down_and_proved_to_be_the_same() {
         assert!(page.contains(part), "`{part}` is missing in the report");
     }
 }
+
+#[test]
+fn unreadable_images_are_counted_wherever_results_are_shown() {
+    let workspace = Workspace::new();
+    let folder = workspace.path("pictures");
+    for at in 0..12u8 {
+        let part = ["train", "val"][usize::from(at % 2)];
+        let class = ["cat", "dog"][usize::from(at / 6)];
+        let path = folder.join(format!("{part}/{class}/{at}.png"));
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, crate::data::PIXEL).unwrap();
+    }
+    for name in ["train/dog/a.png", "val/cat/a.png", "val/cat/b.png"] {
+        fs::write(folder.join(name), "garbage").unwrap();
+    }
+    let place = "kind = \"images\"\npath = \"pictures\"\nimage_size = 28";
+    let config = SHAPES.replace("kind = \"shapes\"\ntrain_rows = 64\ntest_rows = 40", place);
+    workspace.write("own.toml", &config.replace("batch = 32", "batch = 4"));
+    let outcome = workspace.succeeds(&["train", "own.toml"]);
+    let test = "2 test images cannot be read and are left out: pictures/val/cat/a.png is neither";
+    let train = "1 training image cannot be read and is replaced by others of its class: pictures/train/dog/a.png";
+    assert!(outcome.stderr.contains(test), "{}", outcome.stderr);
+    assert!(outcome.stderr.contains(train), "{}", outcome.stderr);
+    let page = fs::read_to_string(workspace.path("runs/own/report.html")).unwrap();
+    for text in [&outcome.stdout, &workspace.succeeds(&["eval", "runs/own"]).stdout, &page] {
+        assert!(text.contains(test) && text.contains(train), "{text}");
+    }
+    assert!(outcome.stdout.contains("6 test images"), "{}", outcome.stdout);
+    let json = workspace.json(&["eval", "runs/own"]);
+    assert_eq!(json["images"], serde_json::json!([7, 6]), "no image is scored twice");
+    assert_eq!(json["unreadable"]["test"].as_array().unwrap().len(), 2);
+    assert_eq!(json["unreadable"]["train"][0]["name"], "pictures/train/dog/a.png");
+}

@@ -7,6 +7,7 @@ use serde::Serialize;
 use thinfer_engine::Network;
 
 use super::size::{Amounts, ImageSize, image_size};
+use crate::data::images::Broken;
 use crate::error::{Error, Result};
 use crate::evaluate::{Behaviour, behaviour};
 use crate::metrics::{self, Detection, ECE_BINS, ReliabilityBin, Sparsity};
@@ -180,6 +181,9 @@ pub struct ImageEvaluation {
     pub sizes: Vec<ImageSize>,
     /// What the chains did.
     pub behaviour: Behaviour,
+    /// Images that could not be read: training images that others stood for, and test images that
+    /// are not scored.
+    pub unreadable: Broken,
 }
 
 /// The numbers of the snapshots that share their chain's final mask, counted chain by chain: the
@@ -269,6 +273,7 @@ pub fn evaluate_images(input: &ImageResults<'_>) -> Result<ImageEvaluation> {
         sizes: last.iter().map(|&at| sizes[at].clone()).collect(),
         behaviour: behaviour(input.results, disagreement, input.train_images),
         snapshots: single,
+        unreadable: Broken::default(),
     })
 }
 

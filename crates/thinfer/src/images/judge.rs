@@ -5,6 +5,7 @@ use super::evaluate::{
     ForeignImages, ImageEvaluation, ImageResults, evaluate_images, sharing_final_mask,
 };
 use super::pick::{Pick, pick};
+use crate::data::images::Broken;
 use crate::data::{Images, View};
 use crate::error::Result;
 use crate::report::images::{ImageReport, Origin, Sample, html};
@@ -39,7 +40,7 @@ pub fn judge(run: &ImageRun, foreign: &[(String, Images)], on: Option<&OnCuda>) 
         })
         .collect::<Result<Vec<_>>>()?;
     let schedule = config.schedule.step_size.schedule(data.train.rows());
-    let evaluation = evaluate_images(&ImageResults {
+    let mut evaluation = evaluate_images(&ImageResults {
         network,
         classes: &data.classes,
         labels: data.test.labels(),
@@ -49,6 +50,9 @@ pub fn judge(run: &ImageRun, foreign: &[(String, Images)], on: Option<&OnCuda>) 
         cycles: &schedule.cycles(config.train.epochs),
         foreign: &foreign,
     })?;
+    // What training met stands in the run's own account; the test images were decoded just now.
+    evaluation.unreadable =
+        Broken { train: run.info.unreadable.train.clone(), test: data.unreadable.test.clone() };
     let views = probabilities.len() / snapshots.len().max(1);
     let tables = |at: &usize| &probabilities[at * views..(at + 1) * views];
     let shared: Vec<&[f64]> = headline.iter().flat_map(tables).map(Vec::as_slice).collect();
@@ -67,6 +71,8 @@ impl Judged {
             })
             .collect::<Result<Vec<_>>>()?;
         let info = &run.info;
+        let mut notes = info.notes.clone();
+        notes.extend(self.evaluation.unreadable.notes());
         let last = run.results.iter().rev().find_map(|result| result.snapshots.last());
         let pruned = last.filter(|sample| sample.keep.contains(&0));
         let saving = pruned.map(|sample| Saving::of(&info.network, sample)).transpose()?;
@@ -85,7 +91,7 @@ impl Judged {
                 data_fingerprint: info.data_fingerprint,
                 // A run that was opened did not train in this call.
                 seconds: Some(run.seconds).filter(|seconds| *seconds > 0.0),
-                notes: &info.notes,
+                notes: &notes,
             },
         })
     }

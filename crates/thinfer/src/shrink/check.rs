@@ -38,7 +38,8 @@ impl Agreement {
     /// The largest difference.
     pub fn worst(&self) -> f64 {
         let all = [self.inference, self.loss, self.gradient, self.statistics];
-        all.into_iter().fold(0.0, |worst, d| if d.is_finite() { worst.max(d) } else { d.abs() })
+        // A difference that is no number is no agreement, and `max` would pass over it.
+        all.into_iter().map(|d| if d.is_nan() { f64::INFINITY } else { d }).fold(0.0, f64::max)
     }
 }
 
@@ -164,8 +165,10 @@ fn wide(values: &[f32]) -> Vec<f64> {
     values.iter().map(|v| f64::from(*v)).collect()
 }
 
+/// The largest finite size: against an infinite one every difference would be none.
 fn largest(values: &[f64]) -> f64 {
-    values.iter().fold(f64::MIN_POSITIVE, |most, v| most.max(v.abs()))
+    let finite = values.iter().filter(|value| value.is_finite());
+    finite.fold(f64::MIN_POSITIVE, |most, v| most.max(v.abs()))
 }
 
 fn distance(got: &[f64], wanted: &[f64]) -> f64 {
@@ -274,4 +277,32 @@ fn up_to(network: &Network, last: NodeId) -> Result<Network> {
         };
     }
     Ok(b.finish(became[last.0], Loss::gaussian(1.0))?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_that_are_none_are_never_agreement() {
+        let (inf, nan) = (f64::INFINITY, f64::NAN);
+        assert_eq!(worst_of(0.5, &[1.0, 2.0], &[1.0, 2.0]), 0.5);
+        assert_eq!(worst_of(0.0, &[1.0], &[2.0]), 0.5);
+        for (got, wanted) in [(1.0, inf), (inf, 1.0), (-inf, inf), (nan, 1.0), (1.0, nan)] {
+            assert_eq!(worst_of(0.0, &[got, 1.0], &[wanted, 1.0]), inf, "{got} {wanted}");
+        }
+        assert_eq!(worst_of(0.0, &[inf, 1.0], &[inf, 1.0]), 0.0);
+        assert_eq!(worst_of(0.0, &[inf, 1.0], &[inf, 2.0]), 0.5, "the rest is compared as well");
+        let mut found = Agreement {
+            inference: 0.0,
+            loss: nan,
+            gradient: 0.0,
+            statistics: 0.0,
+            tolerance: TOLERANCE,
+            culprit: None,
+        };
+        assert!(!found.holds());
+        found.loss = inf;
+        assert!(!found.holds());
+    }
 }

@@ -7,7 +7,7 @@ use rayon::prelude::*;
 use serde::Serialize;
 use toml::Value;
 
-use super::decode::Header;
+use super::broken::Unreadable;
 use super::own::Listing;
 use super::stream::Item;
 use super::{ImageData, cifar, md5_of, mnist};
@@ -46,15 +46,6 @@ pub struct ClassCount {
     pub train: usize,
     /// Test images.
     pub test: usize,
-}
-
-/// An image that cannot be read.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Unreadable {
-    /// The file, with the place in it where it is a shard.
-    pub name: String,
-    /// What is wrong.
-    pub problem: String,
 }
 
 impl Inspection {
@@ -128,7 +119,7 @@ fn own(path: &Path) -> Result<Inspection> {
     let test = listing.test.as_ref().unwrap_or(&none);
     let all: Vec<&Item> = listing.train.iter().chain(test).collect();
     let sizes: Vec<std::result::Result<(usize, usize), String>> =
-        all.par_iter().map(|item| decoded(item)).collect();
+        all.par_iter().map(|item| item.decoded()).collect();
     let unreadable = all.iter().zip(&sizes).filter_map(|(item, size)| {
         let problem = size.as_ref().err()?.clone();
         Some(Unreadable { name: item.name(), problem })
@@ -156,15 +147,6 @@ fn own(path: &Path) -> Result<Inspection> {
         unreadable: unreadable.collect(),
         notes: listing.notes.clone(),
     })
-}
-
-/// Width and height of an image whose every row was decoded.
-fn decoded(item: &Item) -> std::result::Result<(usize, usize), String> {
-    let (mut bytes, mut pixels) = (Vec::new(), Vec::new());
-    item.read(&mut bytes)?;
-    let header = Header::read(&bytes)?;
-    header.decode(&mut bytes, header.height, &mut pixels)?;
-    Ok((header.width, header.height))
 }
 
 /// Compares files with their official MD5, in words.

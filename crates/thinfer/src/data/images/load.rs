@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use thinfer_engine::augment::Augment;
 
-use super::{ImageData, ImageSet, Images, cifar, mnist, own, shapes};
+use super::{Broken, ImageData, ImageSet, Images, cifar, mnist, own, shapes};
 use crate::config::{Config, DataConfig, DataKind};
 use crate::error::{Error, Result};
 
@@ -66,6 +66,7 @@ impl Look {
             classes: self.classes,
             augment,
             notes,
+            unreadable: Broken::default(),
             fingerprint,
         })
     }

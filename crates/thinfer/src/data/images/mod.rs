@@ -1,5 +1,6 @@
 //! Images: sets held in memory as bytes, and streams that are decoded when they are needed.
 
+mod broken;
 mod cifar;
 mod crop;
 mod decode;
@@ -28,9 +29,10 @@ use thinfer_engine::augment::Augment;
 use thinfer_engine::noise::Key;
 
 use crate::error::{Error, Result};
+pub use broken::{Broken, Unreadable};
 pub use files::md5_of;
 use files::{check_md5, gzip_or_plain, missing, problem};
-pub use inspect::{ClassCount, Inspection, Unreadable};
+pub use inspect::{ClassCount, Inspection};
 use load::{Look, place};
 pub use picture::{Fit, Picture, list_pictures, read_picture, reshape};
 pub use prefetch::{Chunk, Prefetch, Speed};
@@ -109,9 +111,9 @@ pub trait ImageStream: Debug + Send + Sync {
     /// Writes the images of `rows` one after another, on all threads of the current pool.
     fn fill(&self, rows: &[u32], view: View, out: &mut [u8]) -> Result<()>;
 
-    /// How many images could not be read by now and were replaced by others of their class.
-    fn skipped(&self) -> usize {
-        0
+    /// The images that could not be read by now and were replaced by others of their class.
+    fn unreadable(&self) -> Vec<Unreadable> {
+        Vec::new()
     }
 }
 
@@ -169,6 +171,20 @@ pub struct ImageData {
     pub augment: Augment,
     /// What the user should know about the data.
     pub notes: Vec<String>,
+    /// Images that were found unreadable when the data was loaded.
+    pub unreadable: Broken,
     /// A number that changes with the training data.
     pub fingerprint: u32,
+}
+
+impl ImageData {
+    /// Images that are known to be unreadable by now: those of a stream show when they are needed.
+    pub fn broken(&self) -> Broken {
+        let mut broken = self.unreadable.clone();
+        if let Images::Streamed(stream) = &self.train {
+            let test = &self.unreadable.test;
+            broken.add_train(stream.unreadable().into_iter().filter(|image| !test.contains(image)));
+        }
+        broken
+    }
 }

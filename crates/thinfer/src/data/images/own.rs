@@ -8,9 +8,10 @@ use thinfer_engine::Shape;
 use thinfer_engine::augment::Augment;
 use thinfer_engine::noise::{Key, Stream};
 
+use super::broken::Patience;
 use super::decode::Header;
-use super::stream::{Item, Pictures, Unreadable};
-use super::{ImageData, Images, folders, place, problem, shards};
+use super::stream::{Item, Pictures};
+use super::{Broken, ImageData, Images, folders, place, problem, shards};
 use crate::config::Config;
 use crate::data::table::{available_memory, check_memory, human_bytes};
 use crate::error::{Error, Result};
@@ -146,7 +147,7 @@ pub(super) fn load(config: &Config) -> Result<ImageData> {
     }
     let fingerprint = fingerprint(&root, &train);
     let size = data.image_size;
-    let unreadable = Arc::new(Unreadable::new(data.skip_at_most));
+    let patience = Arc::new(Patience::new(data.skip_at_most));
     let flip = data.flip.unwrap_or(true);
     let shape = Shape { height: size, width: size, channels: 3 };
     let first = train.iter().find_map(size_of);
@@ -160,18 +161,31 @@ pub(super) fn load(config: &Config) -> Result<ImageData> {
         ));
     }
     let (train, test) = (
-        Pictures::new(train, size, flip, Arc::clone(&unreadable)),
-        Pictures::new(test, size, flip, unreadable),
+        Pictures::new(train, size, flip, Arc::clone(&patience)),
+        Pictures::new(test, size, flip, Arc::clone(&patience)),
     );
+    let (test, left_out) = test.readable()?;
+    if test.items().is_empty() {
+        return Err(problem(
+            &root,
+            "no test image can be read; list them with `thinfer data check`, and repair or replace them",
+        ));
+    }
+    let mut unreadable = Broken { train: Vec::new(), test: left_out };
     if hold && one_size(&train, size) && one_size(&test, size) {
         check_memory("the images", bytes, available_memory())?;
         let padding = data.crop_padding.unwrap_or(HELD_PADDING);
+        let whole = train.whole()?;
+        let left_out = &unreadable.test;
+        let of_train = patience.found().into_iter().filter(|image| !left_out.contains(image));
+        unreadable.train = of_train.collect();
         return Ok(ImageData {
             augment: Augment::new(shape, padding, flip, &MEAN, &SD)?,
-            train: Images::Held(Arc::new(train.whole()?)),
+            train: Images::Held(Arc::new(whole)),
             test: Images::Held(Arc::new(test.whole()?)),
             classes,
             notes,
+            unreadable,
             fingerprint,
         });
     }
@@ -190,6 +204,7 @@ pub(super) fn load(config: &Config) -> Result<ImageData> {
         test: Images::Streamed(Arc::new(test)),
         classes,
         notes,
+        unreadable,
         fingerprint,
     })
 }
@@ -328,6 +343,42 @@ mod tests {
         write(folder.path(), "val/bird/a.jpg", &jpeg(40, 30, 1));
         assert!(refused(folder.path()).contains("has the class `bird`"));
         assert!(refused(&folder.path().join("val/bird/a.jpg")).contains("neither a folder nor"));
+    }
+
+    #[test]
+    fn unreadable_test_images_are_left_out_and_told_and_training_images_replaced() {
+        for (size, held) in [("image_size=16", true), ("image_size=24", false)] {
+            let folder = tempfile::tempdir().unwrap();
+            let root = folder.path();
+            for seed in 0..8 {
+                let (part, class) = (["train", "val"][seed % 2], ["cat", "dog"][seed / 4]);
+                let image = png(16, 16, ::png::ColorType::Rgb, seed);
+                write(root, &format!("{part}/{class}/{seed}.png"), &image);
+            }
+            for name in ["train/cat/a.png", "val/cat/a.png", "val/cat/b.png"] {
+                write(root, name, b"garbage");
+            }
+            let data = load("images", root, &[size]).unwrap();
+            assert_eq!(matches!(data.test, Images::Held(_)), held);
+            assert_eq!(data.test.labels(), [0, 0, 1, 1], "no image stands for another one");
+            assert_eq!(data.train.rows(), 5);
+            if let Images::Streamed(stream) = &data.train {
+                assert!(data.broken().train.is_empty(), "it was not needed yet");
+                let rows: Vec<u32> = (0..5).collect();
+                stream.fill(&rows, View::Centre, &mut vec![0; 5 * 24 * 24 * 3]).unwrap();
+            }
+            let notes = data.broken().notes();
+            assert!(notes[0].starts_with("1 training image cannot be read"), "{notes:?}");
+            assert!(notes[0].contains("train/cat/a.png is neither"), "{notes:?}");
+            assert!(notes[1].starts_with("2 test images cannot be read and are left out"));
+            assert!(notes[1].contains("val/cat/b.png"), "{notes:?}");
+            let refused = load("images", root, &[size, "skip_at_most=1"]).unwrap_err().to_string();
+            assert!(refused.starts_with("2 images cannot be read"), "{refused}");
+            std::fs::remove_dir_all(root.join("val")).unwrap();
+            write(root, "val/cat/a.png", b"garbage");
+            let refused = load("images", root, &[size]).unwrap_err().to_string();
+            assert!(refused.contains("no test image can be read"), "{refused}");
+        }
     }
 
     /// A shard with images of the given classes.

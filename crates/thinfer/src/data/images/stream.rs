@@ -1,16 +1,16 @@
 //! Images in files, decoded when they are needed.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use fast_image_resize::Resizer;
 use rayon::prelude::*;
 use thinfer_engine::Shape;
 
+use super::broken::{Patience, Unreadable};
 use super::crop::Crop;
 use super::decode::Header;
 use super::{ImageSet, ImageStream, View};
@@ -42,48 +42,22 @@ impl Item {
         read(into).map(drop).map_err(|error| format!("cannot be read ({error})"))
     }
 
+    /// Width and height of the image, every row of which is decoded.
+    pub(super) fn decoded(&self) -> std::result::Result<(usize, usize), String> {
+        SCRATCH.with_borrow_mut(|Scratch { bytes, pixels, .. }| {
+            self.read(bytes)?;
+            let header = Header::read(bytes)?;
+            header.decode(bytes, header.height, pixels)?;
+            Ok((header.width, header.height))
+        })
+    }
+
     /// Its name in messages.
     pub(super) fn name(&self) -> String {
         match self.offset {
             0 => self.file.display().to_string(),
             offset => format!("{} at byte {offset}", self.file.display()),
         }
-    }
-}
-
-/// Images that could not be shown, and how many of them are too many.
-#[derive(Debug)]
-pub(super) struct Unreadable {
-    at_most: usize,
-    /// The name of each and what is wrong with it.
-    found: Mutex<BTreeMap<String, String>>,
-}
-
-impl Unreadable {
-    pub(super) fn new(at_most: usize) -> Self {
-        Self { at_most, found: Mutex::new(BTreeMap::new()) }
-    }
-
-    /// Takes note of one more; an image that was met before does not count again.
-    pub(super) fn add(&self, item: &Item, problem: String) -> Result<()> {
-        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
-        found.insert(item.name(), problem);
-        if found.len() <= self.at_most {
-            return Ok(());
-        }
-        let first: Vec<String> =
-            found.iter().take(3).map(|(name, problem)| format!("{name} {problem}")).collect();
-        Err(Error::Data(format!(
-            "{} images cannot be read, and `data.skip_at_most` is {}: {}; repair or remove them (`thinfer data check` lists all), or allow more",
-            found.len(),
-            self.at_most,
-            first.join(", ")
-        )))
-    }
-
-    /// How many there are by now.
-    pub(super) fn count(&self) -> usize {
-        self.found.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 }
 
@@ -106,24 +80,37 @@ pub(super) struct Pictures {
     labels: Vec<u32>,
     size: usize,
     flip: bool,
-    unreadable: Arc<Unreadable>,
+    patience: Arc<Patience>,
 }
 
 impl Pictures {
     /// Images that come as `size` x `size` pixels, mirrored half the time where `flip`.
-    pub(super) fn new(
-        items: Vec<Item>,
-        size: usize,
-        flip: bool,
-        unreadable: Arc<Unreadable>,
-    ) -> Self {
+    pub(super) fn new(items: Vec<Item>, size: usize, flip: bool, patience: Arc<Patience>) -> Self {
         let labels = items.iter().map(|item| item.label).collect();
-        Self { items, labels, size, flip, unreadable }
+        Self { items, labels, size, flip, patience }
     }
 
     /// The images, readable or not.
     pub(super) fn items(&self) -> &[Item] {
         &self.items
+    }
+
+    /// Only those that can be read, all of them decoded once to know it, and those that cannot: a
+    /// test set in which one image stood for another would score that one twice.
+    pub(super) fn readable(self) -> Result<(Self, Vec<Unreadable>)> {
+        let problems: Vec<Option<String>> =
+            self.items.par_iter().map(|item| item.decoded().err()).collect();
+        let (mut items, mut left_out) = (Vec::new(), Vec::new());
+        for (item, problem) in self.items.into_iter().zip(problems) {
+            match problem {
+                None => items.push(item),
+                Some(problem) => {
+                    left_out.push(Unreadable { name: item.name(), problem: problem.clone() });
+                    self.patience.add(&item, problem)?;
+                }
+            }
+        }
+        Ok((Self::new(items, self.size, self.flip, self.patience), left_out))
     }
 
     /// All images as they are, for images that have the right size already.
@@ -170,7 +157,7 @@ impl Pictures {
             let item = &self.items[other];
             match self.show(item, row, view, out) {
                 Ok(()) => return Ok(()),
-                Err(problem) => self.unreadable.add(item, problem)?,
+                Err(problem) => self.patience.add(item, problem)?,
             }
         }
         Err(Error::Data(format!(
@@ -205,8 +192,8 @@ impl ImageStream for Pictures {
             .try_for_each(|(out, row)| self.show_or_replace(*row, Some(view), out))
     }
 
-    fn skipped(&self) -> usize {
-        self.unreadable.count()
+    fn unreadable(&self) -> Vec<Unreadable> {
+        self.patience.found()
     }
 }
 
@@ -234,7 +221,7 @@ pub(super) mod tests {
             Item { file, offset: 0, len: bytes.len() as u64, label: (row % 2) as u32 }
         };
         let items = (0..rows).map(item).collect();
-        Pictures::new(items, 16, true, Arc::new(Unreadable::new(at_most)))
+        Pictures::new(items, 16, true, Arc::new(Patience::new(at_most)))
     }
 
     fn show(pictures: &Pictures, rows: &[u32], view: View) -> Result<Vec<u8>> {
@@ -273,7 +260,7 @@ pub(super) mod tests {
         // After the last comes the first of the class, which here is unreadable too.
         assert_eq!(image(5), image(3));
         assert_ne!(image(0), image(2));
-        assert_eq!(pictures.skipped(), 2, "an image counts once however often it is met");
+        assert_eq!(pictures.unreadable().len(), 2, "an image counts once however often it is met");
     }
 
     #[test]

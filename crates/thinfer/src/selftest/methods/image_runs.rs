@@ -10,6 +10,7 @@ use thinfer_engine::noise::{Key, Stream};
 
 use super::{check, worst};
 use crate::config::Config;
+use crate::data::images::Broken;
 use crate::data::{ImageData, ImageSet, ImageStream, Images, View};
 use crate::error::Result;
 use crate::experiment::chain_specs;
@@ -165,6 +166,7 @@ fn data() -> Result<(ImageData, ImageData)> {
         classes: ["a", "b", "c"].map(str::to_owned).to_vec(),
         augment: Augment::new(SHAPE, 0, false, &[0.5; 3], &[0.3; 3])?,
         notes: Vec::new(),
+        unreadable: Broken::default(),
         fingerprint: 0,
     };
     let lent = ImageData {
