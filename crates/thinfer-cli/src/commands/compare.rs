@@ -64,7 +64,7 @@ fn to_text(comparison: &Comparison) -> String {
     rows.extend(lines.map(|(at, run)| line(run, numbers, selects, comparison.front.contains(&at))));
     let score = if numbers { "error" } else { "accuracy" };
     format!(
-        "{}\n*: no other run is better in both {score} and sparsity; multiply-adds and bytes: what is left of the network;\nmemory: weights, state and masks in training\n",
+        "{}\n*: no other run is at least as good in both {score} and sparsity and better in one; multiply-adds and bytes: what is\nleft of the network; memory: weights, state and masks in training\n",
         align(&rows)
     )
 }

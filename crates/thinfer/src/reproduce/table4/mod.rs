@@ -127,7 +127,7 @@ fn keep(plan: &Plan, job: Job, folder: Option<&Path>, stop: &AtomicBool) -> Resu
     }
     let outcome = plan.run(job, stop)?;
     if let Some(folder) = folder {
-        write_json(&Plan::path(folder, job), &outcome)?;
+        write_json(&plan.path(folder, job)?, &outcome)?;
     }
     Ok(outcome)
 }

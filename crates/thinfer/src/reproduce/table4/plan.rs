@@ -145,18 +145,28 @@ impl Plan {
         Ok(work / MULTIPLY_ADDS_A_SECOND)
     }
 
-    /// Where the result of a run is kept.
-    pub(super) fn path(folder: &Path, job: Job) -> PathBuf {
+    /// Where the result of a run is kept. The fingerprint is part of the name, so that runs with other
+    /// settings lie side by side.
+    pub(super) fn path(&self, folder: &Path, job: Job) -> Result<PathBuf> {
         let Job { example, row, repeat } = job;
-        folder.join("runs").join(format!("{}-{}-{repeat:02}.json", example.name(), row.name()))
+        let settings = self.fingerprint(job)?;
+        let name = format!("{}-{}-{repeat:02}-{settings:08x}.json", example.name(), row.name());
+        Ok(folder.join("runs").join(name))
     }
 
     /// A finished run of these settings in `folder`.
     pub(super) fn kept(&self, folder: Option<&Path>, job: Job) -> Result<Option<Outcome>> {
-        let Some(path) = folder.map(|folder| Self::path(folder, job)) else { return Ok(None) };
-        let Ok(text) = std::fs::read_to_string(path) else { return Ok(None) };
-        let Ok(outcome) = serde_json::from_str::<Outcome>(&text) else { return Ok(None) };
-        Ok((outcome.fingerprint == self.fingerprint(job)?).then_some(outcome))
+        let Some(folder) = folder else { return Ok(None) };
+        let settings = self.fingerprint(job)?;
+        let read = |path: PathBuf| -> Option<Outcome> {
+            let outcome: Outcome =
+                serde_json::from_str(&std::fs::read_to_string(path).ok()?).ok()?;
+            (outcome.fingerprint == settings).then_some(outcome)
+        };
+        // Files had no fingerprint in their name once; what they hold still counts.
+        let Job { example, row, repeat } = job;
+        let old = format!("{}-{}-{repeat:02}.json", example.name(), row.name());
+        Ok(read(self.path(folder, job)?).or_else(|| read(folder.join("runs").join(old))))
     }
 
     /// What running the plan would cost, beside what `folder` holds already.

@@ -74,6 +74,43 @@ fn a_small_table_has_every_row_and_goes_on_where_it_stopped() {
 }
 
 #[test]
+fn runs_with_other_settings_lie_side_by_side() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = |plan: &Plan| {
+        table4(plan, Some(folder.path()), &AtomicBool::new(false), &Silent).unwrap().runs
+    };
+    let first = small(&[Row::Lasso]);
+    let mut second = first.clone();
+    second.overrides.push("lasso.folds=4".to_owned());
+    let (of_first, of_second) = (run(&first), run(&second));
+    assert_eq!((of_first.len(), of_second.len()), (4, 4));
+    let done = |plan: &Plan| -> usize {
+        plan.costs(Some(folder.path())).unwrap().iter().map(|cost| cost.done).sum()
+    };
+    assert_eq!((done(&first), done(&second)), (4, 4));
+    // The seconds of a run tell whether it was done again.
+    assert_eq!((run(&first), run(&second)), (of_first.clone(), of_second));
+
+    // Names without a fingerprint are from earlier versions.
+    let runs = folder.path().join("runs");
+    for entry in std::fs::read_dir(&runs).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_stem().unwrap().to_str().unwrap();
+        let outcome: Outcome = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+        if of_first.contains(&outcome) {
+            let old = name.rsplit_once('-').unwrap().0;
+            std::fs::rename(&path, runs.join(format!("{old}.json"))).unwrap();
+        }
+    }
+    assert_eq!((done(&first), done(&second)), (4, 4));
+    assert_eq!(run(&first), of_first);
+    let mut third = first.clone();
+    third.overrides.push("lasso.folds=5".to_owned());
+    run(&third);
+    assert_eq!(done(&first), 4, "an old file is not written over");
+}
+
+#[test]
 fn an_interrupt_is_an_interrupt() {
     let stop = AtomicBool::new(true);
     for row in Row::ALL {
