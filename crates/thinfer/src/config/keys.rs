@@ -385,15 +385,41 @@ pub fn find(name: &str) -> Option<Key> {
     keys().find(|k| k.name == name)
 }
 
-/// The valid name nearest to `name`, if any is near.
+/// What the key of a table that says which one it is may be called.
+const WHICH: [&str; 3] = ["kind", "name", "type"];
+
+/// The valid name nearest to `name`, if any is near. Keys of the same table come first, unless
+/// exactly one other table has a key with the same last part.
 pub fn nearest(name: &str) -> Option<&'static str> {
-    let score = |k: &Key| {
-        let whole = strsim::jaro_winkler(name, k.name);
-        let last = |n: &str| n.rsplit('.').next().unwrap_or_default().to_owned();
-        whole.max(0.95 * strsim::jaro_winkler(&last(name), &last(k.name)))
-    };
-    let best = keys().map(|k| (score(&k), k.name)).max_by(|a, b| a.0.total_cmp(&b.0));
-    best.filter(|(score, _)| *score > 0.75).map(|(_, name)| name)
+    let (table, last) = split(name);
+    let inside = || keys().filter(|k| split(k.name).0 == table);
+    if WHICH.contains(&last)
+        && let Some(which) = inside().find(|k| WHICH.contains(&split(k.name).1))
+    {
+        return Some(which.name);
+    }
+    let mut same = keys().filter(|k| split(k.name).1 == last);
+    if let (Some(only), None) = (same.next(), same.next()) {
+        return Some(only.name);
+    }
+    let likeness = |k: &Key| strsim::jaro_winkler(last, split(k.name).1);
+    let whole = |k: &Key| strsim::jaro_winkler(name, k.name).max(0.95 * likeness(k));
+    best(inside(), likeness, 0.8).or_else(|| best(keys(), whole, 0.75))
+}
+
+/// The table of a key and its name in it.
+fn split(name: &str) -> (&str, &str) {
+    name.rsplit_once('.').unwrap_or(("", name))
+}
+
+/// The key with the highest score, if that is above a limit.
+fn best(
+    keys: impl Iterator<Item = Key>,
+    score: impl Fn(&Key) -> f64,
+    above: f64,
+) -> Option<&'static str> {
+    let best = keys.map(|k| (score(&k), k.name)).max_by(|a, b| a.0.total_cmp(&b.0));
+    best.filter(|(score, _)| *score > above).map(|(_, name)| name)
 }
 
 impl Kind {
@@ -519,6 +545,19 @@ mod tests {
         assert_eq!(nearest("hard_treshold"), Some("prune.hard_threshold"));
         assert_eq!(nearest("schedule.stepsize.value"), Some("schedule.step_size.value"));
         assert_eq!(nearest("qqqq"), None);
+    }
+
+    #[test]
+    fn keys_of_the_same_table_come_first() {
+        assert_eq!(nearest("model.kind"), Some("model.name"));
+        assert_eq!(nearest("model.type"), Some("model.name"));
+        assert_eq!(nearest("method.name"), Some("method.kind"));
+        assert_eq!(nearest("data.type"), Some("data.kind"));
+        assert_eq!(nearest("schedule.eta.val"), Some("schedule.eta.value"));
+        assert_eq!(nearest("schedule.temperature.cycle"), Some("schedule.temperature.cycles"));
+        // One other table has it by this very name.
+        assert_eq!(nearest("train.regrow"), Some("prune.regrow"));
+        assert_eq!(nearest("method.noise_sigma"), Some("model.noise_sigma"));
     }
 
     /// `docs/config-schema.json` is this schema. To renew it:
