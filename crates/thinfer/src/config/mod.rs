@@ -18,6 +18,7 @@ use crate::data::simulate::{Example, Variant};
 use crate::error::{Error, Result};
 use crate::methods::em_mcmc::{AfterFreeze, Cadence};
 use crate::methods::sghmc::{NoiseRule, RhoRule};
+use crate::model::name_problem;
 use crate::prune::{Grouping, Rule};
 use crate::schedule::{Schedule, Shape};
 use crate::train::Shrinking;
@@ -433,6 +434,11 @@ impl Config {
                     return refuse(key, "is missing; data.kind = \"table\" needs it".into());
                 }
             }
+        }
+        if self.data.kind.is_images()
+            && let Some(problem) = name_problem(&self.model.name, &["mlp"])
+        {
+            return refuse("model.name", format!("`{}` {problem}", self.model.name));
         }
         if self.train.freeze_below.is_some()
             && !matches!(self.method.kind, MethodKind::EmMcmc | MethodKind::Sghmc)
