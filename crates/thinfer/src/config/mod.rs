@@ -1,5 +1,6 @@
 //! Configuration: one TOML file, checked key by key, resolved against a preset.
 
+mod differences;
 pub mod keys;
 mod presets;
 #[cfg(test)]
@@ -531,10 +532,15 @@ impl Config {
 
     /// A number that differs where the results could: checkpoint intervals do not count.
     pub fn fingerprint(&self) -> Result<u32> {
+        Ok(crc32fast::hash(self.relevant().to_toml()?.as_bytes()))
+    }
+
+    /// The same with fixed checkpoint intervals, which change no result.
+    fn relevant(&self) -> Self {
         let mut relevant = self.clone();
         relevant.train.checkpoint_seconds = 1.0;
         relevant.train.checkpoint_steps = None;
-        Ok(crc32fast::hash(relevant.to_toml()?.as_bytes()))
+        relevant
     }
 
     /// The epochs of each cycle of the step size.
