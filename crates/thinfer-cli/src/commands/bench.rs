@@ -53,6 +53,7 @@ enum PrecisionArg {
 
 pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<()> {
     let chosen = args.device.choose()?;
+    chosen.tell(context);
     let precision = args.precision.map(|precision| match precision {
         PrecisionArg::Bf16 => Precision::Bf16,
         PrecisionArg::Tf32 => Precision::Tf32,

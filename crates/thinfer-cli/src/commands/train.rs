@@ -47,6 +47,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<()> {
         _ => Mode::New,
     };
     let chosen = args.device.choose()?;
+    chosen.tell(context);
     let stop = interrupt::stop_flag(context)?;
     let progress = Progress::new(context, &chosen);
     let name = chosen.to_string();
