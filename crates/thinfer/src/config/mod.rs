@@ -23,6 +23,7 @@ use crate::model::name_problem;
 use crate::prune::{Grouping, Rule};
 use crate::schedule::{Schedule, Shape};
 use crate::train::Shrinking;
+pub use differences::Difference;
 pub use presets::{PRESET_DIFFERENCES, Preset};
 
 /// The version of the file format that this program reads and writes.
