@@ -5,6 +5,8 @@ use std::fmt;
 use thinfer::{Error, Result, train::Device};
 use thinfer_engine::cuda::{Report, probe};
 
+use crate::context::Context;
+
 /// The option of commands that can use a GPU.
 #[derive(clap::Args)]
 pub(crate) struct DeviceArgs {
@@ -27,6 +29,8 @@ pub(crate) struct Chosen {
     pub(crate) device: Device,
     /// The name of a GPU.
     name: Option<String>,
+    /// Why a GPU that is there was not taken, where nobody chose.
+    passed_over: Option<String>,
 }
 
 /// As the first line says it: `cpu`, or `cuda:0 (NVIDIA H200)`.
@@ -67,12 +71,24 @@ impl CpuArgs {
 
 /// The first GPU where it and all libraries work, the CPU otherwise.
 pub(crate) fn default_device(report: &Report) -> Chosen {
-    Chosen::gpu(report, 0).unwrap_or_else(|_| Chosen::cpu())
+    Chosen::gpu(report, 0).unwrap_or_else(|reason| {
+        let gpu = report.devices.first();
+        let passed_over =
+            gpu.map(|gpu| format!("cuda:{} ({}) is not used: {reason}", gpu.index, gpu.name));
+        Chosen { passed_over, ..Chosen::cpu() }
+    })
 }
 
 impl Chosen {
     pub(crate) fn cpu() -> Self {
-        Self { device: Device::Cpu, name: None }
+        Self { device: Device::Cpu, name: None, passed_over: None }
+    }
+
+    /// Says so where a GPU is there and cannot be used; to be called where one would be of use.
+    pub(crate) fn tell(&self, context: &Context) {
+        if let Some(reason) = &self.passed_over {
+            context.notice(reason);
+        }
     }
 
     /// The name of a GPU.
@@ -82,7 +98,8 @@ impl Chosen {
 
     fn gpu(report: &Report, index: usize) -> Result<Self> {
         let found = report.device(index)?;
-        Ok(Self { device: Device::Cuda(index), name: Some(found.name.clone()) })
+        let name = Some(found.name.clone());
+        Ok(Self { device: Device::Cuda(index), name, passed_over: None })
     }
 }
 
@@ -103,6 +120,7 @@ fn parse(text: &str) -> std::result::Result<Device, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use thinfer_engine::cuda::{Device as Gpu, Library};
 
     #[test]
     fn devices_are_read() {
@@ -122,13 +140,43 @@ mod tests {
         for device in [Device::Cpu, Device::Cuda(0), Device::Cuda(3)] {
             assert_eq!(parse(&device.to_string()), Ok(device));
         }
-        let gpu = Chosen { device: Device::Cuda(1), name: Some("GPU".into()) };
+        let gpu = Chosen { device: Device::Cuda(1), name: Some("GPU".into()), passed_over: None };
         assert_eq!([gpu.to_string(), Chosen::cpu().to_string()], ["cuda:1 (GPU)", "cpu"]);
     }
 
     #[test]
     fn without_libraries_the_cpu_is_taken() {
         assert_eq!(default_device(&Report::default()), Chosen::cpu());
+    }
+
+    #[test]
+    fn a_gpu_that_is_there_is_not_passed_over_in_silence() {
+        let library = |name, found: Option<&str>, needed| Library {
+            name,
+            found: found.map(str::to_owned),
+            problem: None,
+            needed,
+            get: "install it",
+        };
+        let gpu = Gpu { index: 0, name: "NVIDIA H200".into(), capability: (9, 0), memory: 1 << 37 };
+        let mut report = Report {
+            libraries: vec![library("driver", Some("13.0"), "13.0"), library("cuDNN", None, "9.0")],
+            devices: vec![gpu],
+            ..Report::default()
+        };
+        let chosen = default_device(&report);
+        assert_eq!((chosen.device, chosen.to_string().as_str()), (Device::Cpu, "cpu"));
+        let asked = Chosen::gpu(&report, 0).unwrap_err();
+        assert_eq!(
+            chosen.passed_over.as_deref(),
+            Some(
+                "cuda:0 (NVIDIA H200) is not used: cuDNN: found nothing, needed 9.0 or newer; install it"
+            )
+        );
+        assert!(chosen.passed_over.is_some_and(|text| text.ends_with(&asked.to_string())));
+        report.libraries.pop();
+        assert_eq!(default_device(&report).to_string(), "cuda:0 (NVIDIA H200)");
+        assert_eq!(default_device(&report).passed_over, None);
     }
 
     #[test]

@@ -16,6 +16,7 @@ mod interrupt;
 mod output;
 mod progress;
 mod run_folder;
+mod shell;
 mod summary;
 mod text_table;
 mod worth;

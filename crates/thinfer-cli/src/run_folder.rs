@@ -7,12 +7,13 @@ use thinfer::run::{self, RunInfo, Trained};
 use thinfer::train::Snapshot;
 
 use crate::context::Context;
+use crate::shell;
 
 /// A run with its data.
 pub(crate) fn open(folder: &Path, context: &Context) -> anyhow::Result<Trained> {
     let run = run::open(folder, context)?;
     let last = run.results().iter().filter_map(|result| result.snapshots.last());
-    note_unfinished(run.info(), last, context);
+    note_unfinished(folder, run.info(), last, context);
     Ok(run)
 }
 
@@ -23,12 +24,13 @@ pub(crate) fn open_posterior(
 ) -> anyhow::Result<(RunInfo, Posterior)> {
     let (info, posterior) = run::open_posterior(folder, context)?;
     let last = posterior.last();
-    note_unfinished(&info, last.members.iter(), context);
+    note_unfinished(folder, &info, last.members.iter(), context);
     Ok((info, posterior))
 }
 
 /// Says so where chains are not at their end: the last epoch always leaves a sample.
 fn note_unfinished<'a>(
+    folder: &Path,
     info: &RunInfo,
     last: impl Iterator<Item = &'a Snapshot>,
     context: &Context,
@@ -36,8 +38,11 @@ fn note_unfinished<'a>(
     let (chains, epochs) = (info.config.chains, info.config.train.epochs);
     let finished = last.filter(|snapshot| snapshot.epoch + 1 == epochs).count();
     if finished < chains {
+        // The settings that a run keeps in its folder are those of that run.
+        let config = folder.join("config.toml").to_string_lossy().into_owned();
+        let resume = shell::command(&["train".to_owned(), config, "--resume".to_owned()]);
         context.notice(&format!(
-            "the run is not finished: {finished} of {chains} chains have reached epoch {epochs}; go on with `thinfer train --resume` to have all samples"
+            "the run is not finished: {finished} of {chains} chains have reached epoch {epochs}; go on with `{resume}` to have all samples"
         ));
     }
 }

@@ -1,5 +1,6 @@
 //! How long one training step takes, in parts, and how that compares with what the device can do.
 
+mod memory;
 mod updates;
 
 pub use updates::{Update, Updates, updates};
@@ -15,12 +16,12 @@ use thinfer_engine::cuda::{
 use thinfer_engine::noise::{Key, Stream};
 use thinfer_engine::{Arena, Dataset, Loss, Network, NetworkBuilder, NodeId, Op, Plan, Shape};
 
-use crate::data::table::{available_memory, check_memory};
+use crate::data::table::available_memory;
 use crate::error::{Error, Result};
 use crate::machine::Cpu;
 use crate::methods::sghmc::{NoiseRule, RhoRule, Sghmc, SghmcMethod};
 use crate::methods::{Method, Rates, Tick, initialize};
-use crate::model::image_network;
+use crate::model::{image_network, name_problem};
 use crate::train::Device;
 
 /// What is to be timed.
@@ -103,13 +104,21 @@ pub struct Bench {
 
 /// Times a step on a device.
 pub fn bench(device: Device, options: &Options) -> Result<Bench> {
-    let (shape, classes) = usual_input(&options.model);
-    let network = image_network(&options.model, shape, classes)
-        .map_err(|problem| Error::config("--model", problem.to_string()))?;
+    let network = network_of(options)?;
     match device {
         Device::Cpu => cpu(&network, options),
         Device::Cuda(index) => on_gpu(index, &network, options),
     }
+}
+
+/// The network that is asked for, or what is wrong with its name.
+fn network_of(options: &Options) -> Result<Network> {
+    let name = &options.model;
+    if let Some(problem) = name_problem(name, &[]) {
+        return Err(Error::config("--model", format!("`{name}` {problem}")));
+    }
+    let (shape, classes) = usual_input(name);
+    Ok(image_network(name, shape, classes)?)
 }
 
 /// The size of images and the number of classes that a network is usually trained on: MNIST,
@@ -176,6 +185,8 @@ fn on_gpu(index: usize, network: &Network, options: &Options) -> Result<Bench> {
     let shape = network.nodes()[0].shape;
     // One batch, which is made again and again.
     let rows = batch;
+    // Its bytes, classes and places in the order lie in the memory of the machine, too.
+    memory::check(network, batch, (shape.len() + 8) as u64, available_memory())?;
     let key = Key::new(1, 0, Stream::Inputs);
     let bytes: Vec<u8> = (0..rows * shape.len()).map(|i| key.below(0, i, 256) as u8).collect();
     let classes: Vec<u32> = (0..rows).map(|row| (row * 7 % network.output_len()) as u32).collect();
@@ -228,10 +239,7 @@ fn on_gpu(index: usize, network: &Network, options: &Options) -> Result<Bench> {
 
 fn cpu(network: &Network, options: &Options) -> Result<Bench> {
     let batch = options.batch;
-    // Every activation and its gradient.
-    let numbers: usize = network.nodes().iter().map(|node| 2 * node.shape.len()).sum();
-    let bytes = (4 * batch as u64).checked_mul(numbers as u64);
-    check_memory(&format!("a batch of {batch} images"), bytes, available_memory())?;
+    memory::check(network, batch, memory::activation_bytes(network), available_memory())?;
 
     let data = random_batch(network, batch)?;
     let rows: Vec<u32> = (0..batch as u32).collect();

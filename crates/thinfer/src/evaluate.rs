@@ -276,7 +276,7 @@ pub(crate) fn behaviour(results: &[ChainResult], disagreement: Option<f64>, n: u
             r.records.iter().filter(move |record| record.epoch * 10 > end || record.epoch == end)
         })
         .map(|record| record.largest_loss)
-        .fold(0.0, f64::max);
+        .reduce(f64::max);
     Behaviour {
         effective_temperature_times_n: mean(|r| r.effective_temperature).map(|t| t * n),
         temperature_times_n: last.iter().map(|r| r.temperature).sum::<f64>() / count * n,
@@ -284,7 +284,8 @@ pub(crate) fn behaviour(results: &[ChainResult], disagreement: Option<f64>, n: u
         tau_sd: mean(|r| r.tau_sd),
         disagreement,
         clipped_steps: results.iter().flat_map(|r| &r.records).map(|r| r.clipped_steps).sum(),
-        largest_loss: largest,
+        // A loss may be negative; 0 stands only where there is none at all.
+        largest_loss: largest.unwrap_or_default(),
         final_loss: last.iter().map(|r| r.loss).sum::<f64>() / count,
     }
 }

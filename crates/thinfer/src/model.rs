@@ -16,8 +16,44 @@ use thinfer_engine::{EngineError, Loss, Network, NetworkBuilder, Shape};
 
 use crate::config::Activation;
 
-/// The names that [`image_network`] knows.
-pub const IMAGE_NETWORKS: &str = "convnet, lenet, resnet18-cifar, resnet34-cifar, resnet18, resnet34, resnet50, wrn-DEPTH-WIDTH (for instance wrn-28-10)";
+/// The names that [`image_network`] knows; the last stands for wide residual networks of any size,
+/// such as wrn-28-10.
+pub const IMAGE_NETWORKS: [&str; 8] = [
+    "convnet",
+    "lenet",
+    "resnet18-cifar",
+    "resnet34-cifar",
+    "resnet18",
+    "resnet34",
+    "resnet50",
+    "wrn-DEPTH-WIDTH",
+];
+
+/// What is wrong with the name of a network, if anything: it must be one of [`IMAGE_NETWORKS`] or of
+/// `others`.
+pub(crate) fn name_problem(name: &str, others: &[&str]) -> Option<String> {
+    let [plain @ .., wide] = &IMAGE_NETWORKS;
+    let names = || others.iter().chain(plain).copied();
+    if names().any(|known| known == name) {
+        return None;
+    }
+    if let Some((depth, width)) = wide_sizes(name) {
+        return wide_resnet::size_problem(depth, width);
+    }
+    let known = names().chain([*wide]).collect::<Vec<_>>().join(", ");
+    let near = names()
+        .map(|known| (strsim::jaro_winkler(name, known), known))
+        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .filter(|(score, _)| *score > 0.8)
+        .map_or_else(String::new, |(_, near)| format!("; did you mean `{near}`?"));
+    Some(format!("is not the name of a network; known are {known} (such as wrn-28-10){near}"))
+}
+
+/// Depth and width in `wrn-DEPTH-WIDTH`.
+fn wide_sizes(name: &str) -> Option<(usize, usize)> {
+    let (depth, width) = name.strip_prefix("wrn-")?.split_once('-')?;
+    Some((depth.parse().ok()?, width.parse().ok()?))
+}
 
 /// The image network called `name`, one of [`IMAGE_NETWORKS`], for `classes` classes.
 pub fn image_network(name: &str, input: Shape, classes: usize) -> Result<Network, EngineError> {
@@ -31,10 +67,6 @@ pub fn image_network_with(
     classes: usize,
     loss: Loss,
 ) -> Result<Network, EngineError> {
-    let unknown = || EngineError::Network {
-        node: name.to_owned(),
-        problem: format!("is not the name of a network; known are {IMAGE_NETWORKS}"),
-    };
     match name {
         "convnet" => convnet(input, classes, loss),
         "lenet" => lenet(input, classes, loss),
@@ -43,12 +75,13 @@ pub fn image_network_with(
         "resnet18" => resnet(18, Stem::Large, input, classes, loss),
         "resnet34" => resnet(34, Stem::Large, input, classes, loss),
         "resnet50" => resnet(50, Stem::Large, input, classes, loss),
-        _ => {
-            let sizes = name.strip_prefix("wrn-").and_then(|sizes| sizes.split_once('-'));
-            let (depth, width) = sizes.ok_or_else(unknown)?;
-            let number = |text: &str| text.parse().map_err(|_| unknown());
-            wide_resnet(number(depth)?, number(width)?, input, classes, loss)
-        }
+        _ => match wide_sizes(name) {
+            Some((depth, width)) => wide_resnet(depth, width, input, classes, loss),
+            None => Err(EngineError::Network {
+                node: name.to_owned(),
+                problem: name_problem(name, &[]).unwrap_or_default(),
+            }),
+        },
     }
 }
 
@@ -130,12 +163,29 @@ mod tests {
     }
 
     #[test]
+    fn names_are_checked_without_building() {
+        for name in IMAGE_NETWORKS.map(|name| name.replace("DEPTH-WIDTH", "16-2")) {
+            assert_eq!(name_problem(&name, &[]), None, "{name}");
+            let large = name.starts_with("resnet") && !name.ends_with("cifar");
+            image_network(&name, if large { IMAGENET } else { CIFAR }, 10).unwrap();
+        }
+        assert_eq!(name_problem("mlp", &["mlp"]), None);
+        let near = |name: &str| name_problem(name, &["mlp"]).unwrap();
+        assert!(near("lenett").ends_with("; did you mean `lenet`?"), "{}", near("lenett"));
+        assert!(near("lenett").contains("known are mlp, convnet, lenet, "), "{}", near("lenett"));
+        assert!(!near("qqqq").contains("did you mean"), "{}", near("qqqq"));
+        assert!(near("wrn-4-1").contains("6n + 4"));
+    }
+
+    #[test]
     fn unknown_networks_are_refused() {
         for (name, reason) in [
             ("resnet19", "known are"),
             ("wrn-28", "known are"),
             ("wrn-27-10", "6n + 4"),
             ("wrn-4-1", "6n + 4"),
+            ("wrn-1000000-10", "at most 2000"),
+            ("wrn-28-101", "at most 100"),
         ] {
             let error = image_network(name, CIFAR, 10).unwrap_err().to_string();
             assert!(error.contains(reason), "{error}");

@@ -2,6 +2,7 @@
 
 mod claim;
 mod remove;
+mod resume;
 
 use std::fs;
 use std::path::Path;
@@ -15,6 +16,7 @@ use thinfer_engine::{Dataset, Network, Shape};
 use self::claim::claim;
 use self::remove::remove_run;
 pub use self::remove::remove_samples;
+use self::resume::{check_data, check_settings};
 use crate::config::Config;
 use crate::data::images::Broken;
 use crate::data::table::{available_memory, check_memory};
@@ -279,6 +281,11 @@ pub fn train_with_threads(
     threads: usize,
 ) -> Result<Trained> {
     let going_on = prepare(folder, mode)?;
+    let before = if going_on { Some(read_info(folder)?) } else { None };
+    if let Some(before) = &before {
+        // Before the data, which may take long to load and must be of these settings.
+        check_settings(before, config, folder)?;
+    }
     let data = Data::load(config)?;
     let specs = chain_specs(config, data.problem())?;
     let bytes = check_plan(&specs, config)?;
@@ -288,26 +295,8 @@ pub fn train_with_threads(
     data.notes().iter().chain(&info.unreadable.notes()).for_each(notice);
     fs::create_dir_all(folder).map_err(|e| Error::file("create", folder, e))?;
     let _until_the_end = claim(folder)?;
-    if going_on {
-        let before = read_info(folder)?;
-        if before.config.fingerprint()? != config.fingerprint()? {
-            return Err(Error::store(
-                folder,
-                "the run was started with other settings; resume it with the same ones (its config.toml has them), or start again with --force",
-            ));
-        }
-        if before.data_fingerprint != info.data_fingerprint {
-            return Err(Error::store(
-                folder,
-                "the training data changed since the run was started; restore it, or start again with --force",
-            ));
-        }
-        if before.device != info.device {
-            control.observer.notice(&format!(
-                "the run was started on {} and goes on on {}: from here on its numbers agree with the ones it would have had to rounding, not to the last bit",
-                before.device, info.device
-            ));
-        }
+    if let Some(before) = &before {
+        check_data(before, &info, folder, control.observer)?;
     } else {
         if mode == Mode::Force {
             remove_run(folder)?;

@@ -117,6 +117,38 @@ fn algorithm_2_resumes_to_the_same_bits() {
     assert_resumes(&["method.kind=sghmc", "model.noise=learned", "method.noise=paper"]);
 }
 
+/// A line without noise, whose learned standard deviation falls until losses are negative.
+#[test]
+fn negative_losses_resume_to_the_same_bits_and_are_told_as_they_are() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("line.csv");
+    let rows: Vec<String> = (0..60).map(|row| format!("{row},{}", 3 * row)).collect();
+    std::fs::write(&path, format!("x,y\n{}\n", rows.join("\n"))).unwrap();
+    let data = format!("data.path={}", path.display());
+    let settings = [
+        "data.kind=table",
+        &data,
+        "data.target=y",
+        "model.hidden=[]",
+        "model.noise=learned",
+        "method.kind=sgd",
+        "schedule.step_size.value=0.01",
+        "schedule.step_size.shape=constant",
+        "train.samples_per_cycle=4",
+        "train.epochs=40",
+        "train.record_every_epochs=5",
+    ];
+    assert_resumes(&settings);
+    let (spec, data) = spec(&settings);
+    let mut chain = Chain::start(spec).unwrap();
+    while !chain.is_done() {
+        chain.advance(&data.train).unwrap();
+    }
+    let last = chain.records().last().unwrap();
+    assert!(last.loss < 0.0, "the test needs negative losses: {}", last.loss);
+    assert!(last.loss <= last.largest_loss && last.largest_loss < 0.0, "{last:?}");
+}
+
 #[test]
 fn algorithm_1_resumes_to_the_same_bits() {
     assert_resumes(&["method.kind=cv-adam"]);

@@ -1,6 +1,7 @@
 use thinfer::Error;
 use thinfer::bench::{self, Bench, Options, Update, Updates};
 use thinfer::data::table::human_bytes;
+use thinfer::model::IMAGE_NETWORKS;
 use thinfer::train::Device;
 use thinfer_engine::cuda::Precision;
 
@@ -10,13 +11,7 @@ use crate::text_table::{align, number, percent};
 
 /// Time one training step: data, forward, backward, update
 #[derive(clap::Args)]
-#[command(after_help = "\
-Networks: lenet, resnet18-cifar, resnet34-cifar, resnet18, resnet34, resnet50,
-wrn-DEPTH-WIDTH. The method is Algorithm 2; images are random.
-
-Examples:
-  thinfer bench --model resnet18-cifar --batch 512
-  thinfer bench --updates --json")]
+#[command(after_help = after_help())]
 pub(crate) struct Args {
     #[command(flatten)]
     device: DeviceArgs,
@@ -37,6 +32,18 @@ pub(crate) struct Args {
     updates: bool,
 }
 
+fn after_help() -> String {
+    format!(
+        "\
+Networks: {}. The method is Algorithm 2; images are random.
+
+Examples:
+  thinfer bench --model resnet18-cifar --batch 512
+  thinfer bench --updates --json",
+        IMAGE_NETWORKS.join(", ")
+    )
+}
+
 #[derive(Clone, Copy, clap::ValueEnum)]
 enum PrecisionArg {
     Bf16,
@@ -46,6 +53,7 @@ enum PrecisionArg {
 
 pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<()> {
     let chosen = args.device.choose()?;
+    chosen.tell(context);
     let precision = args.precision.map(|precision| match precision {
         PrecisionArg::Bf16 => Precision::Bf16,
         PrecisionArg::Tf32 => Precision::Tf32,

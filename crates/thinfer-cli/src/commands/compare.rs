@@ -38,6 +38,9 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<()> {
     let result = |path: &&PathBuf| path.is_file() && path.with_extension("").is_dir();
     let folders: Vec<PathBuf> = args.runs.iter().filter(|path| !result(path)).cloned().collect();
     let comparison = compare(&folders, chosen.device, context)?;
+    if comparison.subject == Some(Subject::Images) {
+        chosen.tell(context);
+    }
     thinfer::run::write_text(&args.out, &thinfer::report::comparison::html(&comparison)?)?;
     let mut json = serde_json::to_value(&comparison)?;
     json["report"] = json!(args.out.display().to_string());

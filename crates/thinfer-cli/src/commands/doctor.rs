@@ -24,6 +24,7 @@ pub(crate) fn run(_: &Args, context: &Context) -> anyhow::Result<()> {
         json!({
             "name": library.name,
             "found": library.found,
+            "problem": library.problem,
             "needed": library.needed,
             "works": library.fits(),
             "get": library.get,
@@ -71,13 +72,13 @@ fn to_text(cpu: &Cpu, report: &Report, cache: &str, device: &str) -> String {
     let head = ["for GPUs", "found", "needed", ""];
     let mut rows = vec![head.map(str::to_owned).to_vec()];
     rows.extend(report.libraries.iter().map(|library| {
-        let state = match &library.found {
-            None => "missing",
-            Some(_) if library.fits() => "ok",
-            Some(_) => "too old",
+        let state = match (&library.found, &library.problem) {
+            (Some(_), _) if library.fits() => "ok",
+            (Some(_), _) => "too old",
+            (None, Some(_)) => "unusable",
+            (None, None) => "missing",
         };
-        let found = library.found.clone().unwrap_or_else(|| "nothing".into());
-        vec![library.name.to_owned(), found, library.needed.to_owned(), state.to_owned()]
+        [library.name, library.shown(), library.needed, state].map(str::to_owned).to_vec()
     }));
     text.push_str(&align(&rows));
     for gpu in &report.devices {

@@ -41,6 +41,9 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<()> {
     }
     let chosen = args.device.choose()?;
     let run = run_folder::open(&args.run, context)?;
+    if run.info().images().is_ok() {
+        chosen.tell(context);
+    }
     let foreign = args.foreign(run.info(), context)?;
     let worth = Worth::of(&run, &foreign, &chosen)?;
     let evaluation = worth.json()?;

@@ -32,6 +32,9 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<()> {
     }
     let chosen = args.device.choose()?;
     let run = run_folder::open(&args.run, context)?;
+    if run.info().images().is_ok() {
+        chosen.tell(context);
+    }
     let path = args.out.clone().unwrap_or_else(|| args.run.join("report.html"));
     thinfer::run::write_text(&path, &Worth::of(&run, &[], &chosen)?.report()?)?;
     let shown = path.display().to_string();

@@ -37,6 +37,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<()> {
         output::check_free(out, args.force)?;
     }
     let chosen = args.device.choose()?;
+    chosen.tell(context);
     context.say(&chosen.to_string());
     let started = Instant::now();
     let checks = match chosen.device {

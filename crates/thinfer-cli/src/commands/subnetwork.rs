@@ -50,6 +50,9 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<()> {
     check("--share", args.share)?;
     let chosen = args.device.choose()?;
     let run = run_folder::open(&args.run, context)?;
+    if run.info().images().is_ok() {
+        chosen.tell(context);
+    }
     let on = match &run {
         Trained::Images(run) => OnCuda::open(chosen.device, &run.info.config)?,
         Trained::Table(_) => None,

@@ -8,7 +8,7 @@ use crate::context::Context;
 use crate::device::DeviceArgs;
 use crate::progress::Progress;
 use crate::worth::Worth;
-use crate::{interrupt, summary};
+use crate::{interrupt, shell, summary};
 
 /// Train and prune a network, from one configuration file
 #[derive(clap::Args)]
@@ -47,6 +47,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<()> {
         _ => Mode::New,
     };
     let chosen = args.device.choose()?;
+    chosen.tell(context);
     let stop = interrupt::stop_flag(context)?;
     let progress = Progress::new(context, &chosen);
     let name = chosen.to_string();
@@ -92,29 +93,7 @@ impl Args {
         let mut words = vec!["train".to_owned(), self.config.to_string_lossy().into_owned()];
         words.extend(self.set.iter().flat_map(|set| ["--set".to_owned(), set.clone()]));
         words.extend(["--out".to_owned(), folder.to_string_lossy().into_owned()]);
-        let words: Vec<String> = words.iter().map(|word| quoted(word)).collect();
-        format!("thinfer {} --resume", words.join(" "))
-    }
-}
-
-/// The word as a shell takes it.
-fn quoted(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=,+:@%".contains(c);
-    if !word.is_empty() && word.chars().all(plain) {
-        word.to_owned()
-    } else {
-        format!("'{}'", word.replace('\'', "'\\''"))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn words_are_quoted_where_a_shell_needs_it() {
-        assert_eq!(quoted("train.epochs=5"), "train.epochs=5");
-        assert_eq!(quoted("model.hidden=[5, 3]"), "'model.hidden=[5, 3]'");
-        assert_eq!(quoted("it's"), "'it'\\''s'");
+        words.push("--resume".to_owned());
+        shell::command(&words)
     }
 }

@@ -16,6 +16,9 @@ fn settings_that_cannot_be_are_refused_with_code_2() {
     assert_snapshot!(refused("train.epochs"), @"error: `train.epochs`: is not of the form key=value; write for example --set train.epochs=100");
     assert_snapshot!(refused("schedule.step_size.cycles=21"), @"error: `schedule.step_size.cycles`: is 21, but there are only 20 epochs; give fewer cycles or more train.epochs");
     assert_snapshot!(refused("data.columns=3"), @"error: `data.columns`: is 3, but this example has 5 relevant inputs");
+    assert_snapshot!(refused("model.kind=lenet"), @"error: `model.kind`: is not a key; did you mean `model.name`?");
+    let network = ["train", "tiny.toml", "--set", "data.kind=shapes", "--set", "model.name=lenett"];
+    assert_snapshot!(workspace.fails(2, &network), @"error: `model.name`: `lenett` is not the name of a network; known are mlp, convnet, lenet, resnet18-cifar, resnet34-cifar, resnet18, resnet34, resnet50, wrn-DEPTH-WIDTH (such as wrn-28-10); did you mean `lenet`?");
     assert!(refused("format=2").contains("`format`: is 2, but this thinfer"));
     assert!(!workspace.path("runs/tiny/run.json").exists());
 }

@@ -99,6 +99,18 @@ fn bench_refuses_what_it_cannot_do() {
     let message = workspace.fails(2, &[&cpu[..], &["--model", "resnet19"]].concat());
     assert!(message.contains("known are convnet"), "{message}");
     workspace.fails(2, &[&cpu[..], &["--batch", "0"]].concat());
+    let message = workspace.fails(2, &[&cpu[..], &["--model", "wrn-1000000-10"]].concat());
+    assert!(message.contains("depth may be at most 2000"), "{message}");
+    let message =
+        workspace.fails(2, &[&cpu[..], &["--updates", "--model", "wrn-28-1000"]].concat());
+    assert!(message.contains("width at most 100"), "{message}");
+    #[cfg(target_os = "linux")]
+    {
+        let message = workspace.fails(1, &[&cpu[..], &["--batch", "1000000000"]].concat());
+        assert!(message.contains("lower --batch, the largest that fits is "), "{message}");
+        let message = workspace.fails(1, &[&cpu[..], &["--model", "wrn-1996-100"]].concat());
+        assert!(message.contains("choose a smaller one with --model"), "{message}");
+    }
 }
 
 #[test]

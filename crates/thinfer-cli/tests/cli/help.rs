@@ -345,6 +345,14 @@ fn help_of_subnetwork() {
 }
 
 #[test]
+fn help_of_bench_names_every_network() {
+    let text = help("bench").replace('\n', " ");
+    for name in thinfer::model::IMAGE_NETWORKS {
+        assert!(text.contains(&format!(" {name}")), "{name} is not in {text}");
+    }
+}
+
+#[test]
 fn help_of_methods() {
     assert_snapshot!(help("methods"), @"
     List the training methods, their settings and pages

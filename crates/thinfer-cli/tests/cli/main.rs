@@ -10,6 +10,7 @@ mod images;
 mod interrupt;
 mod look;
 mod selectors;
+mod stubs;
 mod subnetwork;
 mod tables;
 mod train;

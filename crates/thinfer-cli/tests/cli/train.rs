@@ -62,8 +62,7 @@ fn a_run_that_is_there_is_kept_unless_told_otherwise() {
     let before = fs::read(workspace.path("runs/tiny/chain-0/snapshot-000019.safetensors")).unwrap();
     assert_snapshot!(workspace.fails(2, &["train", "tiny.toml"]), @"error: runs/tiny already holds a run; continue it with --resume, replace it with --force, or choose another folder with --out");
     let other = ["train", "tiny.toml", "--set", "seed=2"];
-    let message = workspace.fails(1, &[&other[..], &["--resume"]].concat());
-    assert!(message.contains("started with other settings"), "{message}");
+    assert_snapshot!(workspace.fails(2, &[&other[..], &["--resume"]].concat()), @"error: `seed`: is 2, but the run in runs/tiny was started with 1. Resume it with the settings it has (its config.toml), or start again with --force");
     let path = workspace.path("runs/tiny/chain-0/snapshot-000019.safetensors");
     assert_eq!(fs::read(&path).unwrap(), before);
 
@@ -71,6 +70,48 @@ fn a_run_that_is_there_is_kept_unless_told_otherwise() {
     workspace.succeeds(&[&other[..], &["--force"]].concat());
     assert_ne!(fs::read(&path).unwrap(), before);
     assert_eq!(fs::read(workspace.path("runs/tiny/notes.txt")).unwrap(), b"mine");
+}
+
+#[test]
+fn other_settings_are_refused_before_the_data_is_read() {
+    let workspace = Workspace::new();
+    let rows: Vec<String> = (0..80).map(|row| format!("{row},{}", row * row % 7)).collect();
+    workspace.write("table.csv", &format!("x,y\n{}\n", rows.join("\n")));
+    let train = ["train", "tiny.toml", "--quiet", "--set", "data.path=table.csv"];
+    let table = ["--set", "data.kind=table", "--set", "data.target=y"];
+    let with = |more: &[&'static str]| [&train[..], &table, more].concat();
+    workspace.succeeds(&with(&[]));
+    fs::remove_file(workspace.path("table.csv")).unwrap();
+    let other = ["--resume", "--set", "train.epochs=30", "--set", "model.hidden=[4]"];
+    let message = workspace.fails(2, &with(&other));
+    assert!(
+        message.starts_with("error: `model.hidden`: is [4], but the run in runs/tiny was "),
+        "{message}"
+    );
+    assert!(message.contains("; `train.epochs` is 30, but was 20. "), "{message}");
+    // With its own settings the run misses its data.
+    assert!(workspace.fails(1, &with(&["--resume"])).contains("table.csv"));
+}
+
+#[test]
+fn an_unfinished_run_says_what_to_type() {
+    let workspace = Workspace::trained();
+    workspace.succeeds(&["train", "tiny.toml", "--quiet", "--out", "my runs/one"]);
+    let chain = workspace.path("my runs/one/chain-0");
+    // As if the run had been killed after its checkpoint at step 15.
+    fs::rename(chain.join("checkpoint.previous"), chain.join("checkpoint")).unwrap();
+    for command in ["eval", "report"] {
+        let outcome = workspace.succeeds(&[command, "my runs/one"]);
+        let notice = outcome.stderr.lines().next().unwrap();
+        let told = "go on with `thinfer train 'my runs/one/config.toml' --resume`";
+        assert!(
+            notice.contains("0 of 1 chains have reached epoch 20") && notice.contains(told),
+            "{notice}"
+        );
+    }
+    workspace.succeeds(&["train", "my runs/one/config.toml", "--resume"]);
+    assert_same(&workspace.path("runs/tiny"), &workspace.path("my runs/one"), "went on");
+    assert!(!workspace.succeeds(&["eval", "my runs/one"]).stderr.contains("not finished"));
 }
 
 #[test]

@@ -29,6 +29,8 @@ pub struct Library {
     pub name: &'static str,
     /// Its version, where it was found.
     pub found: Option<String>,
+    /// What is wrong with the file that was found, where it cannot be asked for a version.
+    pub problem: Option<String>,
     /// The oldest version that works.
     pub needed: &'static str,
     /// How to get it.
@@ -55,19 +57,37 @@ const TOOLKIT: &str = "install the CUDA 13 toolkit, or `pip install nvidia-cuda-
 const DNN: &str = "install cuDNN 9 for CUDA 13, or `pip install nvidia-cudnn-cu13` and put its \
     lib folder on LD_LIBRARY_PATH";
 
+/// What is called of the driver here.
+const DRIVER_CALLS: [&str; 7] = [
+    "cuDriverGetVersion",
+    "cuInit",
+    "cuDeviceGetCount",
+    "cuDeviceGet",
+    "cuDeviceGetAttribute",
+    "cuDeviceTotalMem_v2",
+    "cuDeviceGetName",
+];
+
 /// Looks for the driver, the libraries and the GPUs. Never fails and never panics.
 pub fn probe() -> Report {
     let mut report = Report::default();
-    // SAFETY: these only try to open a library and ask for its version.
-    let present = unsafe {
-        [
-            driver::sys::is_culib_present(),
-            rtc::sys::is_culib_present(),
-            cublaslt::sys::is_culib_present(),
-            cudnn::sys::is_culib_present(),
-        ]
-    };
-    if present[0] {
+    // The bindings panic at a call that a library lacks, so every one is looked for before.
+    macro_rules! complete {
+        ($sys:path, $calls:expr) => {{
+            use $sys as sys;
+            // SAFETY: only looks whether the library can be opened, and at the names in it.
+            unsafe {
+                if sys::is_culib_present() {
+                    let here = |name: &str| sys::culib().get::<*const ()>(name.as_bytes()).is_ok();
+                    State::of($calls, here)
+                } else {
+                    State::Absent
+                }
+            }
+        }};
+    }
+    let state = complete!(driver::sys, &DRIVER_CALLS);
+    if state == State::Whole {
         let mut version = 0;
         // SAFETY: the driver library is there and the place for the answer is valid.
         let status = unsafe { driver::sys::cuDriverGetVersion(&raw mut version) };
@@ -79,22 +99,41 @@ pub fn probe() -> Report {
             Err(problem) => report.problem = Some(problem),
         }
     }
-    let found = report.driver.clone();
-    report.libraries.push(Library { name: "driver", found, needed: "13.0", get: DRIVER });
-    let found = nvrtc::version().map(|(major, minor)| format!("{major}.{minor}"));
-    report.libraries.push(Library { name: "NVRTC", found, needed: "13.0", get: TOOLKIT });
-    let found = present[2].then(|| {
-        // SAFETY: the library is there; the call has no arguments.
+    let driver = report.driver.clone();
+    report.libraries.push(Library::of("driver", &state, "13.0", DRIVER, || driver));
+    let state = complete!(rtc::sys, &["nvrtcVersion"]);
+    report.libraries.push(Library::of("NVRTC", &state, "13.0", TOOLKIT, || {
+        nvrtc::version().map(|(major, minor)| format!("{major}.{minor}"))
+    }));
+    let state = complete!(cublaslt::sys, &["cublasLtGetVersion"]);
+    report.libraries.push(Library::of("cuBLASLt", &state, "13.0", TOOLKIT, || {
+        // SAFETY: the library is there and has the call, which takes no arguments.
         let v = unsafe { cublaslt::sys::cublasLtGetVersion() };
-        format!("{}.{}.{}", v / 10000, v / 100 % 100, v % 100)
-    });
-    report.libraries.push(Library { name: "cuBLASLt", found, needed: "13.0", get: TOOLKIT });
-    let found = present[3].then(|| {
+        Some(format!("{}.{}.{}", v / 10000, v / 100 % 100, v % 100))
+    }));
+    let state = complete!(cudnn::sys, &["cudnnGetVersion"]);
+    report.libraries.push(Library::of("cuDNN", &state, "9.0", DNN, || {
         let v = cudnn::result::get_version();
-        format!("{}.{}.{}", v / 10000, v / 100 % 100, v % 100)
-    });
-    report.libraries.push(Library { name: "cuDNN", found, needed: "9.0", get: DNN });
+        Some(format!("{}.{}.{}", v / 10000, v / 100 % 100, v % 100))
+    }));
     report
+}
+
+/// What became of opening a library.
+#[derive(Debug, PartialEq)]
+enum State {
+    Absent,
+    /// Opened, but this call is not in it.
+    Without(&'static str),
+    Whole,
+}
+
+impl State {
+    /// Of a library that was opened, which must have these calls.
+    fn of(calls: &[&'static str], here: impl Fn(&str) -> bool) -> Self {
+        let missing = calls.iter().find(|name| !here(name));
+        missing.map_or(State::Whole, |name| State::Without(name))
+    }
 }
 
 fn devices() -> Result<Vec<Device>, String> {
@@ -124,6 +163,26 @@ fn devices() -> Result<Vec<Device>, String> {
 const CAPABILITY: (i32, i32) = (8, 0);
 
 impl Library {
+    fn of(
+        name: &'static str,
+        state: &State,
+        needed: &'static str,
+        get: &'static str,
+        version: impl FnOnce() -> Option<String>,
+    ) -> Self {
+        let (found, problem) = match state {
+            State::Whole => (version(), None),
+            State::Without(call) => (None, Some(format!("a library without `{call}`"))),
+            State::Absent => (None, None),
+        };
+        Self { name, found, problem, needed, get }
+    }
+
+    /// What was found, in words: a version, a file that cannot be used, or nothing.
+    pub fn shown(&self) -> &str {
+        self.found.as_deref().or(self.problem.as_deref()).unwrap_or("nothing")
+    }
+
     /// Whether it was found in a version that works.
     pub fn fits(&self) -> bool {
         let version = |text: &str| -> Vec<u32> {
@@ -146,7 +205,7 @@ impl Report {
         if let Some(library) = self.libraries.iter().find(|library| !library.fits()) {
             return Err(EngineError::Library {
                 library: library.name,
-                found: library.found.clone().unwrap_or_else(|| "nothing".into()),
+                found: library.shown().into(),
                 needed: format!("{} or newer", library.needed),
                 get: library.get.into(),
             });
@@ -196,7 +255,8 @@ mod tests {
     use super::*;
 
     fn library(name: &'static str, found: Option<&str>, needed: &'static str) -> Library {
-        Library { name, found: found.map(str::to_owned), needed, get: "install it" }
+        let found = found.map(str::to_owned);
+        Library { name, found, problem: None, needed, get: "install it" }
     }
 
     fn gpu(index: usize, capability: (i32, i32)) -> Device {
@@ -235,6 +295,24 @@ mod tests {
         assert!(message(&report, 2).contains("found 2 GPUs, cuda:0 to cuda:1, needed cuda:2"));
         report.problem = Some("no device".into());
         assert!(message(&report, 0).starts_with("driver: found no device"));
+    }
+
+    #[test]
+    fn a_library_without_a_call_is_not_asked_for_its_version() {
+        let lacking = State::of(&["a", "b", "c"], |name| name == "a");
+        assert_eq!(lacking, State::Without("b"));
+        assert_eq!(State::of(&["a"], |_| true), State::Whole);
+        let asked = [State::Absent, lacking, State::Whole].map(|state| {
+            Library::of("NVRTC", &state, "13.0", "install it", || Some("13.1".into()))
+        });
+        let shown = ["nothing", "a library without `b`", "13.1"];
+        assert_eq!(asked.each_ref().map(Library::shown), shown);
+        assert_eq!(asked.each_ref().map(Library::fits), [false, false, true]);
+        let report = Report { libraries: vec![asked[1].clone()], ..Report::default() };
+        assert_eq!(
+            report.check_libraries().unwrap_err().to_string(),
+            "NVRTC: found a library without `b`, needed 13.0 or newer; install it"
+        );
     }
 
     /// Also where nothing of CUDA is there.

@@ -8,14 +8,15 @@ use thinfer_engine::cuda::{self, Gpu, PlanOptions, Precision, Session, Source, S
 use thinfer_engine::noise::{Key, Stream};
 use thinfer_engine::{Arena, Call, Law, Mixture, Network};
 
-use super::{Options, cpu_copy, median, usual_input};
+use super::{Options, cpu_copy, median, memory, network_of};
 use crate::config::{Config, MethodKind};
-use crate::error::{Error, Result};
+use crate::data::table::available_memory;
+use crate::error::Result;
 use crate::experiment::{Problem, ProblemInputs, build_method};
 use crate::machine::Cpu;
 use crate::methods::registry::METHODS;
 use crate::methods::{Method, Rates, Tick, initialize};
-use crate::model::{image_network, rank1};
+use crate::model::rank1;
 use crate::train::Device;
 
 /// One method.
@@ -56,9 +57,13 @@ pub struct Updates {
 
 /// Times the update of every method on the weights of a network.
 pub fn updates(device: Device, options: &Options) -> Result<Updates> {
-    let (shape, classes) = usual_input(&options.model);
-    let network = image_network(&options.model, shape, classes)
-        .map_err(|problem| Error::config("--model", problem.to_string()))?;
+    let network = network_of(options)?;
+    // A GPU gets a batch, whose bytes lie in the memory of the machine, too.
+    let (batch, an_image) = match device {
+        Device::Cpu => (0, 0),
+        Device::Cuda(_) => (options.batch, network.input_len() as u64 + 8),
+    };
+    memory::check(&network, batch, an_image, available_memory())?;
     let gpu = match device {
         Device::Cpu => None,
         Device::Cuda(index) => Some(Gpu::open(index)?),
@@ -194,6 +199,8 @@ fn on_gpu(gpu: &Arc<Gpu>, network: &Network, ready: &Ready, options: &Options) -
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bench::usual_input;
+    use crate::model::image_network;
 
     #[test]
     fn bytes_are_those_of_the_passes() {

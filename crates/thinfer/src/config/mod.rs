@@ -1,5 +1,6 @@
 //! Configuration: one TOML file, checked key by key, resolved against a preset.
 
+mod differences;
 pub mod keys;
 mod presets;
 #[cfg(test)]
@@ -18,9 +19,11 @@ use crate::data::simulate::{Example, Variant};
 use crate::error::{Error, Result};
 use crate::methods::em_mcmc::{AfterFreeze, Cadence};
 use crate::methods::sghmc::{NoiseRule, RhoRule};
+use crate::model::name_problem;
 use crate::prune::{Grouping, Rule};
 use crate::schedule::{Schedule, Shape};
 use crate::train::Shrinking;
+pub use differences::Difference;
 pub use presets::{PRESET_DIFFERENCES, Preset};
 
 /// The version of the file format that this program reads and writes.
@@ -434,6 +437,11 @@ impl Config {
                 }
             }
         }
+        if self.data.kind.is_images()
+            && let Some(problem) = name_problem(&self.model.name, &["mlp"])
+        {
+            return refuse("model.name", format!("`{}` {problem}", self.model.name));
+        }
         if self.train.freeze_below.is_some()
             && !matches!(self.method.kind, MethodKind::EmMcmc | MethodKind::Sghmc)
         {
@@ -525,10 +533,15 @@ impl Config {
 
     /// A number that differs where the results could: checkpoint intervals do not count.
     pub fn fingerprint(&self) -> Result<u32> {
+        Ok(crc32fast::hash(self.relevant().to_toml()?.as_bytes()))
+    }
+
+    /// The same with fixed checkpoint intervals, which change no result.
+    fn relevant(&self) -> Self {
         let mut relevant = self.clone();
         relevant.train.checkpoint_seconds = 1.0;
         relevant.train.checkpoint_steps = None;
-        Ok(crc32fast::hash(relevant.to_toml()?.as_bytes()))
+        relevant
     }
 
     /// The epochs of each cycle of the step size.

@@ -1,5 +1,20 @@
 use thinfer_engine::{EngineError, Loss, Network, NetworkBuilder, NodeId, Shape, Window};
 
+/// Generous, as the tables of the paper have depth 28 and width 10, and low enough that what cannot
+/// be trained is refused at once instead of being built for minutes.
+const DEEPEST: usize = 2000;
+const WIDEST: usize = 100;
+
+/// What is wrong with a depth and a width, if anything.
+pub(super) fn size_problem(depth: usize, width: usize) -> Option<String> {
+    if depth < 10 || !(depth - 4).is_multiple_of(6) || width == 0 {
+        return Some("needs a depth of 6n + 4 with n at least 1, and a width of at least 1".into());
+    }
+    (depth > DEEPEST || width > WIDEST).then(|| {
+        format!("is too large; the depth may be at most {DEEPEST} and the width at most {WIDEST}")
+    })
+}
+
 /// A wide residual network of `depth` = 6n + 4 layers, `width` times as wide as the narrow one:
 /// three stages of n pre-activation blocks with 16, 32 and 64 times `width` channels.
 ///
@@ -17,11 +32,8 @@ pub fn wide_resnet(
     classes: usize,
     loss: Loss,
 ) -> Result<Network, EngineError> {
-    if depth < 10 || !(depth - 4).is_multiple_of(6) || width == 0 {
-        return Err(EngineError::Network {
-            node: format!("wrn-{depth}-{width}"),
-            problem: "needs a depth of 6n + 4 with n at least 1, and a width of at least 1".into(),
-        });
+    if let Some(problem) = size_problem(depth, width) {
+        return Err(EngineError::Network { node: format!("wrn-{depth}-{width}"), problem });
     }
     let mut b = NetworkBuilder::image(input);
     let mut at = b.conv2d("conv1", b.input(), 16, Window::square(3, 1, 1))?;

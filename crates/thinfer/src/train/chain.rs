@@ -111,7 +111,8 @@ pub struct Chain {
     step: u64,
     order: Vec<u32>,
     loss_sum: f64,
-    largest_loss: f64,
+    /// The largest mean loss of an epoch since the last record, if any ended.
+    largest_loss: Option<f64>,
     clipped_steps: u64,
     records: Vec<Record>,
     snapshots: Vec<Snapshot>,
@@ -138,7 +139,7 @@ impl Chain {
             step: 0,
             order: Vec::new(),
             loss_sum: 0.0,
-            largest_loss: 0.0,
+            largest_loss: None,
             clipped_steps: 0,
             records: Vec::new(),
             snapshots: Vec::new(),
@@ -347,7 +348,8 @@ impl Chain {
         }
         self.trace.record(self.arena.weights());
         let loss = self.loss_sum / self.spec.clock.steps_per_epoch as f64;
-        self.largest_loss = self.largest_loss.max(loss);
+        let largest_loss = self.largest_loss.map_or(loss, |before| before.max(loss));
+        self.largest_loss = Some(largest_loss);
         if (epoch + 1).is_multiple_of(self.spec.record_every) || last {
             let judged = match data {
                 Examples::Images(images)
@@ -373,7 +375,7 @@ impl Chain {
                 spike_share: vitals.spike_share,
                 pruned_share: vitals.pruned_share,
                 live_inputs: live_inputs(&spec.network, self.arena.marks()).len(),
-                largest_loss: self.largest_loss,
+                largest_loss,
                 clipped_steps: self.clipped_steps,
                 sparsity: sparsity(self.arena.marks()),
                 work: self.cut.as_ref().map_or(1.0, |cut| cut.small.work_left(&spec.network)),
@@ -385,7 +387,7 @@ impl Chain {
                 test_accuracy: judged.map(|j| j.0),
                 test_nll: judged.map(|j| j.1),
             });
-            self.largest_loss = 0.0;
+            self.largest_loss = None;
             self.clipped_steps = 0;
         }
         if sampled {

@@ -14,6 +14,7 @@ pub(super) fn run(
     context: &Context,
 ) -> anyhow::Result<()> {
     let chosen = args.device.choose()?;
+    chosen.tell(context);
     let on = OnCuda::open(chosen.device, &info.config)?;
     let found = predict_images(info, posterior, &args.input, on.as_ref())?;
     found.notes.iter().for_each(|note| context.notice(note));

@@ -47,6 +47,7 @@ pub(super) fn run(figure: Figure, args: &Args, context: &Context) -> anyhow::Res
     let out = args.out.clone().unwrap_or_else(|| Path::new("runs").join(figure.name()));
     let drawn = if args.run.is_empty() {
         let chosen = args.device.choose()?;
+        chosen.tell(context);
         let config = args.config(figure, &chosen)?;
         let stop = interrupt::stop_flag(context)?;
         let progress = Progress::new(context, &chosen);

@@ -83,6 +83,7 @@ pub(super) fn run(table: PaperTable, args: &Args, context: &Context) -> anyhow::
         return context.result(&serde_json::to_value(&measured)?, || to_text(&measured));
     }
     let chosen = args.device.choose()?;
+    chosen.tell(context);
     let device_name = chosen.to_string();
     if args.plan {
         let costs = plan.costs(&out, chosen.device, &device_name)?;

@@ -205,4 +205,8 @@ fn the_largest_loss_is_of_all_but_the_start_and_always_of_the_last_epoch() {
     assert!((largest(&run.results) - (0.52 + 1.0 / 3.0)).abs() < 1e-12);
     run.results.iter_mut().for_each(|chain| chain.records.truncate(1));
     assert!((largest(&run.results) - 1.52).abs() < 1e-12);
+    // Losses are negative where noise is learned.
+    run.results.iter_mut().for_each(|chain| chain.records[0].largest_loss = -0.75);
+    assert_eq!(largest(&run.results), -0.75);
+    assert_eq!(largest(&[]), 0.0);
 }

@@ -15,7 +15,8 @@ struct Body {
     chain: u32,
     step: u64,
     loss_sum: f64,
-    largest_loss: f64,
+    /// `null` right after a record; a loss may be negative, so no number could say that.
+    largest_loss: Option<f64>,
     clipped_steps: u64,
     records: Vec<Record>,
     /// Epoch and checksum of every snapshot so far.
@@ -101,5 +102,26 @@ impl Chain {
         chain.clipped_steps = file.body.clipped_steps;
         chain.records = file.body.records;
         Ok(chain)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Before, the largest loss began at 0.
+    #[test]
+    fn bodies_of_before_are_read() {
+        let body = |largest: &str| {
+            let text = format!(
+                r#"{{"fingerprint": 1, "chain": 0, "step": 2, "loss_sum": 0.5,
+                    "largest_loss": {largest}, "clipped_steps": 0, "records": [], "snapshots": []}}"#
+            );
+            serde_json::from_str::<Body>(&text).unwrap()
+        };
+        assert_eq!(body("0.0").largest_loss, Some(0.0));
+        assert_eq!(body("null").largest_loss, None);
+        let text = serde_json::to_string(&body("null")).unwrap();
+        assert!(text.contains(r#""largest_loss":null"#), "{text}");
     }
 }
