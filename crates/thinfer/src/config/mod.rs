@@ -1,6 +1,7 @@
 //! Configuration: one TOML file, checked key by key, resolved against a preset.
 
 pub mod keys;
+mod notices;
 mod presets;
 #[cfg(test)]
 mod tests;
