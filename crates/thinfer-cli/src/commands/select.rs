@@ -3,7 +3,7 @@ use std::path::PathBuf;
 use thinfer::config::TaskChoice;
 use thinfer::data::Task;
 use thinfer::data::table::{ReadOptions, Table};
-use thinfer::select::{Control, Options, Selected, check_options, select};
+use thinfer::select::{Control, Form, Options, Selected, check_options, select};
 use thinfer::selectors::{Lasso, Selector, Splbnn, StochasticGates, Svbnn};
 
 use crate::context::Context;
@@ -146,7 +146,11 @@ fn to_text(result: &Selected) -> String {
         rows.push(vec![name.to_owned(), value.unwrap_or_default()]);
     };
     if !result.selected.is_empty() {
-        line("network on the selected variables", heldout.mse, heldout.accuracy);
+        let name = match result.form {
+            Form::Hidden => "network on the selected variables",
+            Form::Linear => "Bayesian linear model on the selected variables",
+        };
+        line(name, heldout.mse, heldout.accuracy);
     }
     line("linear model on all variables", heldout.linear_mse, heldout.linear_accuracy);
     let constant = if result.task == Task::Regression { "mean" } else { "majority class" };
@@ -154,6 +158,9 @@ fn to_text(result: &Selected) -> String {
     text.push_str(&align(&rows));
     if let Some(coverage) = heldout.coverage90 {
         text.push_str(&format!("90 % intervals hold {} of the rows\n", percent(coverage)));
+    }
+    if let Some(advice) = &result.advice {
+        text.push_str(&format!("note: {advice}\n"));
     }
     if !result.others.is_empty() {
         let head = ["selector", "variables", "held out", "seconds", "which"];

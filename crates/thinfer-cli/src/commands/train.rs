@@ -17,8 +17,8 @@ Ctrl-C stops after a checkpoint; --resume goes on to the same bits.
 
 Examples:
   thinfer train configs/example1.toml
-  thinfer train configs/example1.toml --set train.epochs=500 --set seed=2 \\
-      --out runs/short")]
+  thinfer train configs/example1.toml --set chains=4 --set seed=2 \\
+      --out runs/four")]
 pub(crate) struct Args {
     /// The settings, as TOML; docs/config.md lists them
     config: PathBuf,
@@ -40,6 +40,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<()> {
     let config = Config::read(&args.config, &args.set)?;
+    config.notices().iter().for_each(|notice| context.notice(notice));
     let folder = args.folder();
     let mode = match (args.resume, args.force) {
         (true, _) => Mode::Resume,

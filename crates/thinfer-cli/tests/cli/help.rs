@@ -69,8 +69,8 @@ fn help_of_train() {
 
     Examples:
       thinfer train configs/example1.toml
-      thinfer train configs/example1.toml --set train.epochs=500 --set seed=2 \
-          --out runs/short
+      thinfer train configs/example1.toml --set chains=4 --set seed=2 \
+          --out runs/four
     ");
 }
 

@@ -82,3 +82,73 @@ fn select_puts_others_beside_its_result() {
     assert_eq!(result["others"][0]["selected"], serde_json::json!(["a"]));
     assert!(result["path"].is_array(), "{result}");
 }
+
+/// Uniform numbers on (0, 1), the same everywhere.
+struct Uniform(u64);
+
+impl Uniform {
+    fn next(&mut self) -> f64 {
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    /// Nearly normal, with variance 1.
+    fn normal(&mut self) -> f64 {
+        (0..12).map(|_| self.next()).sum::<f64>() - 6.0
+    }
+}
+
+/// Prices that one column explains to three quarters, and three more a little, one of them of text.
+fn houses(rows: usize) -> String {
+    let mut random = Uniform(7);
+    let mut table = String::from("area,rooms,age,kind,noise1,noise2,price\n");
+    for _ in 0..rows {
+        let area = 40.0 + 160.0 * random.next();
+        let rooms = (area / 35.0 + random.normal()).round().clamp(1.0, 9.0);
+        let age = 90.0 * random.next();
+        let kind = random.next();
+        let (kind, more) = match kind {
+            k if k < 0.5 => ("flat", 0.0),
+            k if k < 0.85 => ("house", 20_000.0),
+            _ => ("villa", 60_000.0),
+        };
+        let noise = [random.normal(), random.normal()];
+        let price =
+            2000.0 * area + 8000.0 * rooms - 900.0 * age + more + 30_000.0 * random.normal();
+        let [first, second] = noise;
+        table.push_str(&format!("{area},{rooms},{age},{kind},{first},{second},{price}\n"));
+    }
+    table
+}
+
+/// Small effects beside a large one are kept, and what predicts is as good as a linear model.
+#[test]
+fn select_finds_small_effects_beside_a_large_one() {
+    let workspace = Workspace::new();
+    workspace.write("houses.csv", &houses(600));
+    let result = workspace.json(&["select", "houses.csv", "--target", "price"]);
+    assert_eq!(result["selected"], serde_json::json!(["area", "rooms", "age", "kind"]));
+    assert_eq!(result["form"], "linear");
+    let error = |name: &str| result["heldout"][name].as_f64().unwrap();
+    assert!(error("mse") < 1.1 * error("linear_mse"), "{}", result["heldout"]);
+    assert!(result["advice"].is_null(), "{result}");
+}
+
+/// |a| has no linear part, so only hidden units can find it.
+#[test]
+fn select_uses_hidden_units_where_they_predict_better() {
+    let workspace = Workspace::new();
+    let mut random = Uniform(3);
+    let mut table = String::from("a,b,c,y\n");
+    for _ in 0..400 {
+        let [a, b, c] = [random.normal(), random.normal(), random.normal()];
+        table.push_str(&format!("{a},{b},{c},{}\n", a.abs() + 0.1 * random.normal()));
+    }
+    workspace.write("table.csv", &table);
+    let result = workspace.json(&["select", "table.csv", "--target", "y", "--chains", "2"]);
+    assert_eq!(result["selected"], serde_json::json!(["a"]));
+    assert_eq!(result["form"], "hidden");
+    let error = |name: &str| result["heldout"][name].as_f64().unwrap();
+    assert!(error("mse") < 0.3 * error("linear_mse"), "{}", result["heldout"]);
+}

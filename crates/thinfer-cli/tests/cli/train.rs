@@ -44,6 +44,18 @@ fn a_run_leaves_its_files_and_tells_what_it_found() {
 }
 
 #[test]
+fn a_warm_up_that_is_longer_than_the_run_is_noticed() {
+    let workspace = Workspace::new();
+    let long = "schedule.temperature.warm_up_epochs=100";
+    let outcome = workspace.succeeds(&["train", "tiny.toml", "--set", long]);
+    let first = outcome.stderr.lines().next().unwrap();
+    assert_eq!(
+        first,
+        "notice: schedule.temperature.warm_up_epochs is 100, but the run has 20 epochs, so the temperature never gets to its value; give more train.epochs or a warm-up of about 10"
+    );
+}
+
+#[test]
 fn json_is_one_object_and_quiet_is_quiet() {
     let workspace = Workspace::new();
     let outcome = workspace.succeeds(&["train", "tiny.toml", "--json", "--quiet"]);

@@ -2,6 +2,7 @@
 
 mod differences;
 pub mod keys;
+mod notices;
 mod presets;
 #[cfg(test)]
 mod tests;

@@ -36,14 +36,14 @@ impl Evidence {
 
     /// Adds what another chain saw on other rows. A variable that the other chain does not read
     /// has an increase of 0 on all of them.
-    pub(super) fn merge(&mut self, other: Evidence) {
+    pub(super) fn merge(&mut self, other: &Evidence) {
         self.rows += other.rows;
         self.gain += other.gain;
         self.gain_squares += other.gain_squares;
         self.baseline += other.baseline;
-        let pairs = self.increase.iter_mut().zip(other.increase);
+        let pairs = self.increase.iter_mut().zip(&other.increase);
         pairs.for_each(|(a, b)| *a += b);
-        let pairs = self.increase_squares.iter_mut().zip(other.increase_squares);
+        let pairs = self.increase_squares.iter_mut().zip(&other.increase_squares);
         pairs.for_each(|(a, b)| *a += b);
     }
 
@@ -61,6 +61,11 @@ impl Evidence {
         z(self.gain, self.gain_squares, self.rows)
     }
 
+    /// The gain of the model over the constant, summed over rows.
+    pub(super) fn gain(&self) -> f64 {
+        self.gain
+    }
+
     pub(super) fn mean_increase(&self, variable: usize) -> f64 {
         self.increase[variable] / self.rows.max(1) as f64
     }
@@ -71,7 +76,7 @@ impl Evidence {
     }
 }
 
-fn z(sum: f64, squares: f64, rows: usize) -> f64 {
+pub(super) fn z(sum: f64, squares: f64, rows: usize) -> f64 {
     if rows < 2 {
         return 0.0;
     }
@@ -107,7 +112,7 @@ fn normal_quantile(p: f64) -> f64 {
 }
 
 /// The loss of every row: squared error of the mean, or minus the logarithm of the probability.
-fn row_losses(predictive: &Predictive, data: &Dataset) -> Vec<f64> {
+pub(super) fn row_losses(predictive: &Predictive, data: &Dataset) -> Vec<f64> {
     let mean = predictive.mean();
     let truth = data.targets();
     match predictive {
@@ -123,7 +128,7 @@ fn row_losses(predictive: &Predictive, data: &Dataset) -> Vec<f64> {
 }
 
 /// The loss of the constant prediction from `train` on every row of `data`.
-fn constant_losses(train: &Dataset, data: &Dataset, classes: usize) -> Vec<f64> {
+pub(super) fn constant_losses(train: &Dataset, data: &Dataset, classes: usize) -> Vec<f64> {
     let n = train.rows() as f64;
     if classes == 0 {
         let mean = train.targets().iter().map(|y| f64::from(*y)).sum::<f64>() / n;
@@ -214,7 +219,7 @@ mod tests {
             e
         };
         let mut a = make(&[1.0, 2.0]);
-        a.merge(make(&[3.0, 6.0]));
+        a.merge(&make(&[3.0, 6.0]));
         assert_eq!(a, make(&[1.0, 2.0, 3.0, 6.0]));
         // mean 3, sd √(14/3), n 4
         assert!((a.variable_z(0) - 3.0 / (14.0f64 / 3.0 / 4.0).sqrt()).abs() < 1e-12);

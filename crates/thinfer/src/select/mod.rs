@@ -2,7 +2,8 @@
 //!
 //! 1. A test part is held out and never looked at until the end.
 //! 2. Several chains of EM-MCMC without regrowth prune inputs, each on all remaining rows but one
-//!    fold.
+//!    fold. They run twice, with hidden units and without, and those count that predict the folds
+//!    better.
 //! 3. Each chain is asked, on the fold it did not see, how much worse it gets when a variable's
 //!    values are shuffled. A variable's inclusion is the share of chains and samples whose network
 //!    still reads it and has a use for it there. It is selected when its inclusion is above one
@@ -12,30 +13,32 @@
 //!    its error there stands beside that of a constant and of a linear model on all variables.
 
 mod effect;
+mod linear;
 mod others;
+mod screen;
 mod settings;
 
 use std::collections::BTreeMap;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::time::Instant;
 
 use serde::Serialize;
 use thinfer_engine::Dataset;
-use thinfer_engine::noise::{Key, Stream};
 
 use crate::config::TaskChoice;
 use crate::data::table::Table;
 use crate::data::{Bundle, Task};
 use crate::error::{Error, Result};
-use crate::evaluate::{self, Scores, live_variables, score};
+use crate::evaluate::{self, Scores, score};
 use crate::experiment::chain_specs;
-use crate::linear::LinearModel;
-use crate::posterior::{Posterior, Predictive};
+use crate::posterior::Posterior;
 use crate::selectors::Selector;
-use crate::train::{Observer, Record, Setting, Snapshot, run_chains};
-use effect::{Evidence, critical_value, shuffle_losses};
+use crate::train::{Observer, Setting, Snapshot, run_chains};
+use effect::{constant_losses, row_losses, shuffle_losses};
+use linear::{Linear, Scale};
 pub use others::{Other, PathStep};
+use screen::{Screen, Share, screen};
+pub use settings::Form;
 
 /// What the user may choose; everything has a default.
 #[derive(Clone, Debug)]
@@ -118,6 +121,11 @@ pub struct Selected {
     pub heldout: Heldout,
     /// The result in a sentence.
     pub summary: String,
+    /// Whether a sum of effects or hidden units predicted the folds better.
+    pub form: Form,
+    /// What to do where the linear model on all variables is clearly better.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub advice: Option<String>,
     /// Rows that were used, the test part included.
     pub rows: usize,
     /// Variables that could be selected.
@@ -153,27 +161,31 @@ pub fn select(
     let data = Bundle::from_table(table, target, options.task, options.holdout, options.seed)?;
     data.notes.iter().for_each(|note| control.observer.notice(note));
     let known = join(&data.train, &data.validation)?;
-    let screen = screen(&data, &known, options, control)?;
+    let linear = Linear::fit(&data)?;
+    let scale = linear.scale;
+    let screen = screen(&data, &known, scale, options, control)?;
     let chosen = screen.chosen();
     let names = |variables: &[usize]| -> Vec<String> {
         variables.iter().map(|&v| data.names[v].clone()).collect()
     };
     let baseline = evaluate::baseline(&data);
-    let linear = linear_scores(&data)?;
-    let (scores, mut effects) = if chosen.is_empty() {
-        (baseline.clone(), Vec::new())
+    let refitted = if chosen.is_empty() {
+        let losses = constant_losses(&data.train, &data.test, data.classes);
+        Refitted { scores: baseline.clone(), effects: Vec::new(), losses }
     } else {
-        refit(&data, &known, &chosen, &screen, options, control)?
+        refit(&data, &known, &chosen, (&screen, scale), options, control)?
     };
+    let Refitted { scores, mut effects, losses } = refitted;
+    let advice = linear.advice(&losses, chosen.is_empty());
     effects.sort_by(|a, b| b.effect.total_cmp(&a.effect));
     let heldout = Heldout {
         rows: data.test.rows(),
         mse: scores.mse,
         baseline_mse: baseline.mse,
-        linear_mse: linear.mse,
+        linear_mse: linear.scores.mse,
         accuracy: scores.accuracy,
         baseline_accuracy: baseline.accuracy,
-        linear_accuracy: linear.accuracy,
+        linear_accuracy: linear.scores.accuracy,
         coverage90: if chosen.is_empty() { None } else { scores.coverage90 },
         nll: scores.nll,
         baseline_nll: baseline.nll,
@@ -192,6 +204,8 @@ pub fn select(
         selected: names(&chosen),
         inclusion: data.names.iter().cloned().zip(screen.inclusion.iter().copied()).collect(),
         summary: summary(&data, &chosen),
+        form: screen.form,
+        advice,
         effects,
         heldout,
         rows: known.rows() + data.test.rows(),
@@ -221,190 +235,25 @@ fn join(a: &Dataset, b: &Dataset) -> Result<Dataset> {
     Ok(Dataset::new(a.columns(), 1, inputs, glue(a.targets(), b.targets()))?)
 }
 
-/// What the screening chains say about every variable.
-struct Screen {
-    inclusion: Vec<f64>,
-    z: Vec<f64>,
-    critical: f64,
-    found_anything: bool,
-}
-
-impl Screen {
-    fn chosen(&self) -> Vec<usize> {
-        if !self.found_anything {
-            return Vec::new();
-        }
-        let strong = |v: &usize| self.inclusion[*v] > 0.5 && self.z[*v] > self.critical;
-        (0..self.inclusion.len()).filter(strong).collect()
-    }
-}
-
-/// What one chain says, asked on its own fold.
-struct FoldResult {
-    /// Share of its samples that include each variable.
-    inclusion: Vec<f64>,
-    evidence: Evidence,
-}
-
-fn screen(
-    data: &Bundle,
-    known: &Dataset,
-    options: &Options,
-    control: &Control<'_>,
-) -> Result<Screen> {
-    let folds = options.chains.max(2);
-    let order = Key::new(options.seed, 1, Stream::Split).permutation(0, known.rows());
-    let total = AtomicUsize::new(0);
-    let work = |chain: usize| -> Result<FoldResult> {
-        let observer = Share {
-            observer: control.observer,
-            total: &total,
-            from: 0,
-            span: 700,
-            last: AtomicUsize::new(0),
-            chains: folds,
-        };
-        let inside = |at: &usize| at * folds / order.len() == chain;
-        let pick = |keep: bool| -> Vec<u32> {
-            (0..order.len()).filter(|at| inside(at) == keep).map(|at| order[at]).collect()
-        };
-        let setting = Setting::in_memory(control.stop, &observer, 1);
-        screen_fold(data, known, chain, (&pick(false), &pick(true)), options, &setting)
-    };
-    let results = side_by_side(folds, work)?;
-    let variables = data.names.len();
-    let mut inclusion = vec![0.0; variables];
-    for result in &results {
-        inclusion.iter_mut().zip(&result.inclusion).for_each(|(sum, i)| *sum += i / folds as f64);
-    }
-    let evidence = results.into_iter().fold(Evidence::new(variables), |mut all, result| {
-        all.merge(result.evidence);
-        all
-    });
-    let z = (0..variables).map(|v| evidence.variable_z(v)).collect();
-    let rows = evidence.rows();
-    Ok(Screen {
-        inclusion,
-        z,
-        critical: critical_value(variables, rows),
-        found_anything: evidence.model_z() > critical_value(1, rows),
-    })
-}
-
-/// Runs `jobs` jobs on the cores there are; results in order.
-fn side_by_side<T: Send>(jobs: usize, work: impl Fn(usize) -> Result<T> + Sync) -> Result<Vec<T>> {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let next = AtomicUsize::new(0);
-    let results = Mutex::new(Vec::new());
-    std::thread::scope(|scope| {
-        for _ in 0..cores.min(jobs) {
-            scope.spawn(|| {
-                loop {
-                    let job = next.fetch_add(1, Ordering::Relaxed);
-                    if job >= jobs {
-                        return;
-                    }
-                    let result = work(job);
-                    if let Ok(mut results) = results.lock() {
-                        results.push((job, result));
-                    }
-                }
-            });
-        }
-    });
-    let mut results = results.into_inner().unwrap_or_default();
-    results.sort_by_key(|(job, _)| *job);
-    results.into_iter().map(|(_, result)| result).collect()
-}
-
-/// Reports the progress of several chains as one.
-struct Share<'a> {
-    observer: &'a dyn Observer,
-    total: &'a AtomicUsize,
-    from: u64,
-    span: u64,
-    last: AtomicUsize,
-    chains: usize,
-}
-
-impl Observer for Share<'_> {
-    fn progress(&self, _: u32, step: u64, total: u64, record: Option<&Record>) {
-        let here = (step * self.span / total.max(1)) as usize;
-        let before = self.last.swap(here, Ordering::Relaxed);
-        let sum = self.total.fetch_add(here - before.min(here), Ordering::Relaxed);
-        let done = self.from + (sum / self.chains) as u64;
-        self.observer.progress(0, done.min(1000), 1000, record);
-    }
-    fn notice(&self, text: &str) {
-        self.observer.notice(text);
-    }
-}
-
-fn screen_fold(
-    data: &Bundle,
-    known: &Dataset,
-    chain: usize,
-    (train, fold): (&[u32], &[u32]),
-    options: &Options,
-    setting: &Setting<'_>,
-) -> Result<FoldResult> {
-    let part = known.take_rows(train);
-    let config = settings::screening(&part, data.task, options)?;
-    let part = Bundle { train_rows: part.rows(), train: part, ..shell(data) };
-    let spec = chain_specs(&config, &part)?.swap_remove(chain.min(config.chains - 1));
-    let network = spec.network.clone();
-    let result = run_chains(vec![spec], &part.train, setting)?.swap_remove(0);
-    let settled = settings::settled(&result.snapshots);
-    let mut inclusion = vec![0.0; data.names.len()];
-    for snapshot in settled {
-        for variable in live_variables(&network, snapshot, &data.groups) {
-            inclusion[variable] += 1.0 / settled.len() as f64;
-        }
-    }
-    let posterior = Posterior { network, members: settled.to_vec() };
-    let fold = known.take_rows(fold);
-    let live: Vec<usize> = (0..inclusion.len()).filter(|&v| inclusion[v] > 0.0).collect();
-    let evidence = shuffle_losses(&posterior, &part, &fold, &live, options.seed, chain as u32)?;
-    // A network can keep a variable that is of no use to it; that is not an inclusion.
-    let useful = critical_value(1, evidence.rows());
-    for variable in live {
-        if evidence.variable_z(variable) <= useful {
-            inclusion[variable] = 0.0;
-        }
-    }
-    Ok(FoldResult { inclusion, evidence })
-}
-
-/// The bundle without its rows.
-fn shell(data: &Bundle) -> Bundle {
-    let empty = data.test.take_rows(&[]);
-    Bundle {
-        train: empty.clone(),
-        validation: empty.clone(),
-        test: empty,
-        groups: data.groups.clone(),
-        names: data.names.clone(),
-        schema: data.schema.clone(),
-        notes: Vec::new(),
-        truth: None,
-        task: data.task,
-        classes: data.classes,
-        fingerprint: data.fingerprint,
-        train_rows: 0,
-    }
+/// The network on the selected variables.
+struct Refitted {
+    scores: Scores,
+    effects: Vec<Effect>,
+    /// Of every row of the test part.
+    losses: Vec<f64>,
 }
 
 fn refit(
     data: &Bundle,
     known: &Dataset,
     chosen: &[usize],
-    screen: &Screen,
+    (screen, linear): (&Screen, Scale),
     options: &Options,
     control: &Control<'_>,
-) -> Result<(Scores, Vec<Effect>)> {
+) -> Result<Refitted> {
     let whole = Bundle { train: known.clone(), train_rows: known.rows(), ..data.clone() };
     let small = whole.with_variables(chosen);
-    let config = settings::refitting(&small, options)?;
+    let config = settings::refitting(screen.form, &small, linear, options)?;
     let specs = chain_specs(&config, &small)?;
     let network = specs[0].network.clone();
     let total = AtomicUsize::new(0);
@@ -421,7 +270,9 @@ fn refit(
     let members: Vec<Snapshot> = results.into_iter().flat_map(|r| r.snapshots).collect();
     let posterior = Posterior { network, members };
     let scale = data.schema.target_scale();
-    let scores = score(&posterior.predict(&small.test)?, &small.test, scale);
+    let predictive = posterior.predict(&small.test)?;
+    let scores = score(&predictive, &small.test, scale);
+    let losses = row_losses(&predictive, &small.test);
     let live: Vec<usize> = (0..chosen.len()).collect();
     let seed = options.seed;
     let evidence = shuffle_losses(&posterior, &small, &small.test, &live, seed, u32::MAX)?;
@@ -437,24 +288,7 @@ fn refit(
             z: screen.z[variable],
         })
         .collect();
-    Ok((scores, effects))
-}
-
-fn linear_scores(data: &Bundle) -> Result<Scores> {
-    let scale = data.schema.target_scale();
-    let (train, validation) = (&data.train, &data.validation);
-    let predictive = match data.task {
-        Task::Regression => {
-            let means = LinearModel::ridge(train, validation)?.predict(&data.test);
-            Predictive::Regression { means: vec![means], sigmas: vec![1.0] }
-        }
-        Task::Classification => {
-            let model = LinearModel::logistic(train, validation, data.classes)?;
-            let members = vec![model.predict(&data.test)];
-            Predictive::Classes { classes: data.classes, members }
-        }
-    };
-    Ok(score(&predictive, &data.test, scale))
+    Ok(Refitted { scores, effects, losses })
 }
 
 /// Says what to do where a selection cannot even begin.

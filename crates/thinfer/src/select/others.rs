@@ -4,7 +4,7 @@ use std::sync::atomic::AtomicBool;
 
 use serde::Serialize;
 
-use super::Screen;
+use super::screen::Screen;
 use crate::data::Bundle;
 use crate::error::Result;
 use crate::evaluate::score;
@@ -76,10 +76,12 @@ pub(super) fn path(screen: &Screen, names: &[String]) -> Vec<PathStep> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::select::Form;
 
     #[test]
     fn the_path_goes_from_any_chain_to_all() {
         let screen = Screen {
+            form: Form::Hidden,
             inclusion: vec![1.0, 0.25, 0.0, 0.5, 1.0],
             z: vec![9.0, 8.0, 7.0, 1.0, 6.0],
             critical: 3.0,

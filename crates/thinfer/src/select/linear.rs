@@ -1,0 +1,130 @@
+//! The linear model on all variables: what it says about the scale of the noise, and the rival that
+//! the result is measured against.
+
+use super::effect::{row_losses, z};
+use crate::data::{Bundle, Task};
+use crate::error::Result;
+use crate::evaluate::{Scores, score};
+use crate::linear::LinearModel;
+use crate::posterior::Predictive;
+use thinfer_engine::Dataset;
+
+/// The smallest share of a target's variance that counts as noise. Less would need steps too small
+/// for the number of them.
+const LEAST_NOISE: f64 = 0.01;
+/// The smallest mean p(1 − p): classes that a plane separates have none at all.
+const LEAST_CURVATURE: f64 = 0.05;
+/// Standard errors by which a rival must be better to be called better.
+const CLEAR: f64 = 2.0;
+
+/// How precisely a row determines the linear predictor.
+///
+/// With a loss of curvature c in the linear predictor and the temperature T/N, a weight of a
+/// standardised input has the variance T/(N c) when no other input is correlated with it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Scale {
+    /// T: the variance of the noise as a share of the target's, and 1 for classes.
+    pub(super) noise: f64,
+    /// c: 1 for a squared error, the mean of p(1 − p) for classes.
+    pub(super) curvature: f64,
+}
+
+/// The linear model that the validation rows chose.
+pub(super) struct Linear {
+    pub(super) scale: Scale,
+    pub(super) scores: Scores,
+    losses: Vec<f64>,
+}
+
+impl Linear {
+    pub(super) fn fit(data: &Bundle) -> Result<Self> {
+        let (train, validation) = (&data.train, &data.validation);
+        let model = match data.task {
+            Task::Regression => LinearModel::ridge(train, validation)?,
+            Task::Classification => LinearModel::logistic(train, validation, data.classes)?,
+        };
+        let predictive = predictive(&model, &data.test);
+        Ok(Self {
+            scale: scale(&model, validation),
+            scores: score(&predictive, &data.test, data.schema.target_scale()),
+            losses: row_losses(&predictive, &data.test),
+        })
+    }
+
+    /// What to do if this model is clearly better on the test part than one with these `losses`:
+    /// the constant where `nothing` was found, and else the network on the selected variables.
+    pub(super) fn advice(&self, losses: &[f64], nothing: bool) -> Option<String> {
+        let difference: Vec<f64> = losses.iter().zip(&self.losses).map(|(a, b)| a - b).collect();
+        let squares = difference.iter().map(|d| d * d).sum();
+        if z(difference.iter().sum(), squares, difference.len()) <= CLEAR {
+            return None;
+        }
+        let text = if nothing {
+            "the linear model on all variables predicts the held-out rows better than a constant, so there is something in the table that no single variable shows clearly enough; add rows, or see what `--compare lasso` selects"
+        } else {
+            "the linear model on all variables predicts the held-out rows clearly better, so variables that matter a little are probably missing from the selection; add rows, look at variables with an inclusion above 0 in the output of `--json`, or see what `--compare lasso` selects"
+        };
+        Some(text.to_owned())
+    }
+}
+
+fn predictive(model: &LinearModel, data: &Dataset) -> Predictive {
+    let values = model.predict(data);
+    match model.classes() {
+        None => Predictive::Regression { means: vec![values], sigmas: vec![1.0] },
+        Some(classes) => Predictive::Classes { classes, members: vec![values] },
+    }
+}
+
+fn scale(model: &LinearModel, validation: &Dataset) -> Scale {
+    let predictive = predictive(model, validation);
+    if model.classes().is_some() {
+        let values = predictive.mean();
+        let curvature = values.iter().map(|p| p * (1.0 - p)).sum::<f64>() / values.len() as f64;
+        return Scale { noise: 1.0, curvature: curvature.clamp(LEAST_CURVATURE, 0.25) };
+    }
+    let losses = row_losses(&predictive, validation);
+    let noise = losses.iter().sum::<f64>() / losses.len().max(1) as f64;
+    Scale { noise: noise.clamp(LEAST_NOISE, 1.0), curvature: 1.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn linear(losses: Vec<f64>) -> Linear {
+        let scale = Scale { noise: 1.0, curvature: 1.0 };
+        Linear { scale, scores: Scores::default(), losses }
+    }
+
+    #[test]
+    fn advice_is_given_where_the_linear_model_is_clearly_better_and_only_there() {
+        let rows = 100;
+        let own: Vec<f64> = (0..rows).map(|row| f64::from(row % 5)).collect();
+        let worse: Vec<f64> = own.iter().enumerate().map(|(i, l)| l + (i % 3) as f64).collect();
+        let mixed: Vec<f64> =
+            own.iter().enumerate().map(|(i, l)| l + if i % 2 == 0 { 1.0 } else { -0.9 }).collect();
+        assert!(linear(own.clone()).advice(&worse, false).unwrap().contains("missing"));
+        assert!(linear(own.clone()).advice(&worse, true).unwrap().contains("a constant"));
+        assert_eq!(linear(worse).advice(&own, false), None);
+        assert_eq!(linear(own.clone()).advice(&mixed, false), None);
+        assert_eq!(linear(own.clone()).advice(&own, false), None);
+    }
+
+    /// y = 0.8 x + noise of variance 0.36: the model leaves 0.36 of a variance of 1.
+    #[test]
+    fn the_noise_is_what_the_linear_model_leaves() {
+        let key = thinfer_engine::noise::Key::new(1, 0, thinfer_engine::noise::Stream::Inputs);
+        let part = |from: usize| {
+            let x: Vec<f32> = (from..from + 2000).map(|i| key.normal(i as u64, 0)).collect();
+            let noise = (from..from + 2000).map(|i| 0.6 * key.normal(i as u64, 1));
+            let y = x.iter().zip(noise).map(|(x, e)| 0.8 * x + e).collect();
+            Dataset::new(1, 1, x, y).unwrap()
+        };
+        let (train, validation) = (part(0), part(2000));
+        let model = LinearModel::ridge(&train, &validation).unwrap();
+        let found = scale(&model, &validation);
+        assert!((found.noise - 0.36).abs() < 0.03, "{found:?}");
+        assert_eq!(found.curvature, 1.0);
+    }
+}
