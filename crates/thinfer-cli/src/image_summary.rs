@@ -111,9 +111,11 @@ fn foreign(sets: &[ForeignScores]) -> String {
 
 fn facts(evaluation: &ImageEvaluation, trained: Option<f64>) -> String {
     let mut lines = Vec::new();
-    if let Some(size) = evaluation.sizes.first() {
+    let several = evaluation.sizes.len() > 1;
+    for (chain, size) in evaluation.sizes.iter().enumerate().take(if several { SHOWN } else { 1 }) {
+        let of = if several { format!(" of chain {chain}") } else { String::new() };
         lines.push(format!(
-            "size: {} of {} parameters left, {} pruned ({} of convolution and linear weights)",
+            "size{of}: {} of {} parameters left, {} pruned ({} of convolution and linear weights)",
             size.kept,
             size.parameters,
             percent(size.sparsity.value()),

@@ -27,11 +27,11 @@ pub(crate) fn to_json(folder: &Path, evaluation: Value, extra: &[(&str, Value)])
 }
 
 /// The evaluation of a run as text; `trained` is how long it took, where that is known.
-pub(crate) fn to_text(evaluation: &Evaluation, trained: Option<f64>) -> String {
+pub(crate) fn to_text(evaluation: &Evaluation, chains: usize, trained: Option<f64>) -> String {
     let parts = [
         scores(evaluation),
         variables(evaluation),
-        facts(evaluation, trained),
+        facts(evaluation, chains, trained),
         incidents(&evaluation.behaviour, 0.0),
     ];
     parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n")
@@ -104,11 +104,12 @@ fn variables(evaluation: &Evaluation) -> String {
     text + &align(&rows) + &more
 }
 
-fn facts(evaluation: &Evaluation, trained: Option<f64>) -> String {
+fn facts(evaluation: &Evaluation, chains: usize, trained: Option<f64>) -> String {
     let (size, behaviour) = (&evaluation.size, &evaluation.behaviour);
     let (whole, left) = size.multiply_adds;
+    let of = if chains > 1 { format!(", mean of {chains} chains") } else { String::new() };
     let mut lines = vec![format!(
-        "size: {} of {} parameters left, {} of weights pruned, {} of {whole} multiply-adds a row",
+        "size{of}: {} of {} parameters left, {} of weights pruned, {} of {whole} multiply-adds a row",
         number_of(size.kept),
         size.parameters,
         percent(size.weight_sparsity.value()),

@@ -49,7 +49,7 @@ impl<'a> Worth<'a> {
     pub(crate) fn text(&self, trained: Option<f64>) -> String {
         match self {
             Worth::Table(run, evaluation) => {
-                summary::to_text(evaluation, trained)
+                summary::to_text(evaluation, run.results.len(), trained)
                     + &frozen::to_text(&run.results, &run.info.config)
             }
             Worth::Images(run, judged) => {

@@ -6,7 +6,8 @@ use proptest::prelude::*;
 use thinfer::shrink::{Layout, Shrunk, agreement, leftovers, shrink};
 use thinfer_engine::noise::{Key, Stream};
 use thinfer_engine::{
-    Arena, Dataset, EngineError, Loss, Network, NetworkBuilder, NodeId, Op, Plan, Shape, Window,
+    Arena, Dataset, EngineError, ExactPlan, Loss, Network, NetworkBuilder, NodeId, Op, Plan, Shape,
+    Window,
 };
 
 /// Random choices of one case, all from one seed, so that a failure can be repeated.
@@ -269,7 +270,97 @@ fn same_in_single_precision(case: &Case, small: &Shrunk) -> Result<(), TestCaseE
     for (a, b) in large.iter().zip(&less) {
         prop_assert!((a - b).abs() <= 1e-5 * scale, "{a} against {b} of {scale}");
     }
+    let large = Trained::of(&case.network, &case.weights, &case.stats, &data);
+    let less = Trained::of(&small.network, &weights, &stats, &fewer);
+    // A norm over a handful of nearly equal numbers magnifies rounding. Where the masked network is
+    // further from the exact numbers than the limit, the smaller one may be as far as that.
+    let (exact_loss, exact) = exact(case, &data);
+    let scale = exact.iter().fold(1e-3f64, |most, v| most.max(v.abs()));
+    let apart = |a: f64, b: f64| (a - b).abs();
+    let kept = |at: &usize| case.keep[*at] != 0;
+    let own = (0..exact.len()).filter(kept);
+    let own = own.map(|at| apart(large.gradient[at].into(), exact[at])).fold(0.0, f64::max);
+    let limit = (1e-5 * scale).max(20.0 * own);
+    for (at, &from) in small.params.iter().enumerate().filter(|(_, from)| kept(&(**from as usize)))
+    {
+        let (a, b) = (large.gradient[from as usize], less.gradient[at]);
+        prop_assert!(apart(a.into(), b.into()) <= limit, "{a} against {b}, limit {limit}");
+    }
+    let limit = (1e-5 * exact_loss.abs().max(1e-3)).max(20.0 * apart(large.loss, exact_loss));
+    let (a, b) = (large.loss, less.loss);
+    prop_assert!(apart(a, b) <= limit, "loss {a} against {b}, limit {limit}");
     Ok(())
+}
+
+/// Loss and gradient of a step in training, with the statistics of the batch.
+struct Trained {
+    loss: f64,
+    gradient: Vec<f32>,
+}
+
+impl Trained {
+    fn of(network: &Network, weights: &[f32], stats: &[f32], data: &Dataset) -> Self {
+        let order: Vec<u32> = (0..data.rows() as u32).collect();
+        let mut gradient = vec![0.0; weights.len()];
+        let mut plan = Plan::new(network, order.len()).unwrap();
+        let loss =
+            plan.gradient_at(weights, &mut stats.to_vec(), data, &order, &mut gradient).unwrap();
+        Self { loss, gradient }
+    }
+}
+
+/// The same for the masked network in double precision.
+fn exact(case: &Case, data: &Dataset) -> (f64, Vec<f64>) {
+    let wide = |values: &[f32]| values.iter().map(|v| f64::from(*v)).collect::<Vec<f64>>();
+    let order: Vec<u32> = (0..data.rows() as u32).collect();
+    let mut gradient = vec![0.0; case.weights.len()];
+    let mut plan = ExactPlan::new(&case.network, order.len()).unwrap();
+    let (weights, mut stats) = (wide(&case.weights), wide(&case.stats));
+    let loss = plan.gradient(&weights, &mut stats, data, &order, &mut gradient).unwrap();
+    (loss, gradient)
+}
+
+/// Sums over units at the end, all of them zero, end as they would without them.
+#[test]
+fn bits_are_equal_where_dead_units_lie_at_the_end() {
+    let mut b = NetworkBuilder::new(9);
+    let h = b.linear("fc1", b.input(), 8).unwrap();
+    let h = b.tanh(h).unwrap();
+    let h = b.linear("fc2", h, 6).unwrap();
+    let h = b.tanh(h).unwrap();
+    let out = b.linear("head", h, 2).unwrap();
+    let network = b.finish(out, Loss::gaussian(1.0)).unwrap();
+    let mut keep = vec![1; network.params().len()];
+    // Inputs from 6 on, units of the first layer from 5 on and of the second from 3 on.
+    for (name, rows, columns) in [("fc1", 5, 6), ("fc2", 3, 5), ("head", usize::MAX, 3)] {
+        let weight = network.params().find(&format!("{name}.weight")).unwrap();
+        let row = weight.fan_in();
+        for (i, mark) in keep[weight.range()].iter_mut().enumerate() {
+            *mark = u8::from(i / row < rows && i % row < columns);
+        }
+        let bias = network.params().find(&format!("{name}.bias")).unwrap();
+        keep[bias.range()].iter_mut().enumerate().for_each(|(i, mark)| *mark = u8::from(i < rows));
+    }
+    let mut weights = vec![0.0; keep.len()];
+    Key::new(5, 0, Stream::Initial).normals(0, 0, &mut weights);
+    weights.iter_mut().zip(&keep).for_each(|(w, keep)| *w *= f32::from(*keep));
+    let small = shrink(&network, &keep, Layout::SMALLEST).unwrap();
+    assert_eq!(small.inputs, [0, 1, 2, 3, 4, 5]);
+    assert_eq!(small.network.params().len(), 5 * 7 + 3 * 6 + 2 * 4);
+    let data = rows(&network);
+    let fewer = data.take_columns(&[0, 1, 2, 3, 4, 5]);
+    let answers = |network: &Network, weights: &[f32], data: &Dataset| {
+        let mut outputs = vec![0.0; 10];
+        Plan::new(network, 5).unwrap().forward(weights, &[], data, 0..5, &mut outputs).unwrap();
+        outputs.iter().map(|v: &f32| v.to_bits()).collect::<Vec<u32>>()
+    };
+    let own = small.take(&weights);
+    assert_eq!(answers(&network, &weights, &data), answers(&small.network, &own, &fewer));
+    let large = Trained::of(&network, &weights, &[], &data);
+    let less = Trained::of(&small.network, &own, &[], &fewer);
+    assert_eq!(large.loss.to_bits(), less.loss.to_bits());
+    let bits = |values: Vec<f32>| values.iter().map(|v| v.to_bits()).collect::<Vec<u32>>();
+    assert_eq!(bits(small.take(&large.gradient)), bits(less.gradient));
 }
 
 /// In the smallest layout a masked element stays only beside a kept one.

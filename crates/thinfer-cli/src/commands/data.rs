@@ -151,22 +151,17 @@ fn get(args: &GetArgs, context: &Context) -> anyhow::Result<()> {
 fn check(args: &CheckArgs, context: &Context) -> anyhow::Result<()> {
     let found = Inspection::of(&args.path, args.kind.map(Kind::kind))?;
     let allowed = Config::parse("", &[])?.data.skip_at_most;
-    let usable = found.unreadable.len() <= allowed;
+    let problem = found.problem(allowed);
     let mut json = serde_json::to_value(&found)?;
     if let Some(object) = json.as_object_mut() {
         object.insert("path".into(), args.path.display().to_string().into());
-        object.insert("usable".into(), usable.into());
+        object.insert("usable".into(), problem.is_none().into());
     }
     context.result(&json, || to_text(&found, args))?;
-    if !usable {
-        let text = format!(
-            "{} images of {} cannot be read, more than the {allowed} that `data.skip_at_most` allows; repair or remove them, or allow more",
-            found.unreadable.len(),
-            args.path.display()
-        );
-        return Err(Error::Data(text).into());
+    match problem {
+        None => Ok(()),
+        Some(problem) => Err(Error::Data(format!("{}: {problem}", args.path.display())).into()),
     }
-    Ok(())
 }
 
 /// Classes and unreadable images that are shown; `--json` has all.

@@ -1,3 +1,4 @@
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
@@ -57,18 +58,23 @@ impl From<FormatName> for Format {
 
 pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<()> {
     let format = args.format.into();
-    if let Some(out) = &args.out {
-        output::check_free(out, args.force)?;
-        if format == Format::Safetensors {
-            output::check_free(&export::description_path(out), args.force)?;
+    let free = |path: &Path| -> thinfer::Result<()> {
+        output::check_free(path, args.force)?;
+        match format {
+            Format::Safetensors => output::check_free(&export::description_path(path), args.force),
+            Format::Onnx => Ok(()),
         }
-    }
+    };
+    // Before the run is opened, where that can be.
+    args.out.as_deref().map_or(Ok(()), free)?;
     let (info, posterior) = run_folder::open_posterior(&args.run, context)?;
     let options = Options { samples: args.sample, fold_norms: args.fold_norms, dense: args.dense };
     let default = || export::default_path(&args.run, &posterior, args.sample, format);
     let path = args.out.clone().unwrap_or_else(default);
+    free(&path)?;
     let exported = export::export(&info, &posterior, format, &options, &path)?;
-    context.say(&summary(&exported));
+    let chains: BTreeSet<u32> = posterior.members.iter().map(|member| member.chain).collect();
+    context.say(&summary(&exported, chains.len()));
     let shown = |path: &Path| path.display().to_string();
     let files: Vec<String> = exported.files.iter().map(|file| shown(file)).collect();
     let json = json!({
@@ -84,12 +90,14 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<()> {
     context.result(&json, || files.join("\n"))
 }
 
-fn summary(exported: &Exported) -> String {
+fn summary(exported: &Exported, chains: usize) -> String {
     let (after, before) = exported.parameters;
+    // Every chain has its own mask.
+    let mean = if exported.samples > 1 && chains > 1 { " on average" } else { "" };
     let size = if after == before {
         format!("{after} parameters")
     } else {
-        format!("{after} of {before} parameters")
+        format!("{after} of {before} parameters{mean}")
     };
     let samples = match exported.samples {
         1 => "1 sample".to_owned(),

@@ -34,10 +34,9 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<()> {
-    if let Some(out) = &args.out {
-        output::check_free(out, args.force)?;
-        output::check_free(&export::description_path(out), args.force)?;
-    }
+    let path = args.out.clone().unwrap_or_else(|| args.run.join("small.safetensors"));
+    output::check_free(&path, args.force)?;
+    output::check_free(&export::description_path(&path), args.force)?;
     let (info, posterior) = run_folder::open_posterior(&args.run, context)?;
     let rows = thinfer::run::open(&args.run, context).and_then(|run| some_test_rows(&run));
     let rows = rows.unwrap_or_else(|error| {
@@ -51,15 +50,14 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<()> {
         )
     };
     let saving = Saving::of(&posterior.network, last)?;
-    let path = args.out.clone().unwrap_or_else(|| args.run.join("small.safetensors"));
     let options = Options { samples: Samples::All, fold_norms: false, dense: false };
     let written = export::export(&info, &posterior, Format::Safetensors, &options, &path)?;
     let files: Vec<String> = written.files.iter().map(|file| file.display().to_string()).collect();
     context.say(&format!(
-        "wrote {} ({}, {} samples) and its description",
+        "wrote {} ({}, {}) and its description",
         files[0],
         human_bytes(written.bytes as u64),
-        written.samples
+        counted(written.samples)
     ));
     let json = json!({
         "run": args.run.display().to_string(),
@@ -69,15 +67,22 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<()> {
         "proof": proof,
         "saving": saving,
     });
-    context.result(&json, || text(&proof, &saving))
+    let chain = (posterior.members[0].chain != last.chain).then_some(last.chain);
+    context.result(&json, || text(&proof, &saving, chain))
 }
 
-fn text(proof: &Proof, saving: &Saving) -> String {
+fn counted(samples: usize) -> String {
+    if samples == 1 { "1 sample".to_owned() } else { format!("{samples} samples") }
+}
+
+/// `chain` is the one whose last sample is measured, where there are several.
+fn text(proof: &Proof, saving: &Saving, chain: Option<u32>) -> String {
     let amount = |name: &str, [whole, small]: [usize; 2]| {
         let share = percent(small as f64 / whole.max(1) as f64);
         vec![name.to_owned(), whole.to_string(), small.to_string(), share]
     };
-    let head = ["", "masked", "shrunk", "left"].map(str::to_owned).to_vec();
+    let whose = chain.map_or(String::new(), |chain| format!("last sample, chain {chain}"));
+    let head = [whose.as_str(), "masked", "shrunk", "left"].map(str::to_owned).to_vec();
     let mut rows = vec![
         head,
         amount("parameters", saving.parameters),
@@ -93,10 +98,7 @@ fn text(proof: &Proof, saving: &Saving) -> String {
         let left = percent(speed.shrunk / speed.masked);
         rows.push(vec![name, number(speed.masked), number(speed.shrunk), left]);
     }
-    let samples = match proof.samples {
-        1 => "1 sample".to_owned(),
-        many => format!("{many} samples"),
-    };
+    let samples = counted(proof.samples);
     let mut text = format!(
         "{}\nthe same function: {samples} on random rows and {} test rows, largest difference {:.0e} (limit {:.0e})\n",
         align(&rows),

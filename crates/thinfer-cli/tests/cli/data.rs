@@ -90,14 +90,22 @@ fn what_cannot_be_used_has_code_1() {
     assert!(text.contains("empty: has no folders of classes"), "{text}");
     fs::remove_dir_all(workspace.path("pictures/dog")).unwrap();
     let text = workspace.fails(1, &["data", "check", "pictures"]);
-    assert!(text.contains("images of 1 class"), "{text}");
+    assert!(text.contains("images of one class"), "{text}");
     let broken = workspace.path("pictures/dog");
     fs::create_dir(&broken).unwrap();
+    fs::write(broken.join("1.jpg"), b"x").unwrap();
+    let text = workspace.fails(1, &["data", "check", "pictures"]);
+    assert!(text.contains("no training image of the class `dog` can be read"), "{text}");
+    fs::write(workspace.path("no.tar"), [b"\x1b[31m\x07".repeat(99), vec![1; 600]].concat())
+        .unwrap();
+    let text = workspace.fails(1, &["data", "check", "no.tar"]);
+    assert!(text.contains("is no whole tar file"), "{text}");
+    assert!(!text.chars().any(|c| c.is_control() && c != '\n'), "{text:?}");
     for at in 0..101 {
         fs::write(broken.join(format!("{at}.jpg")), b"x").unwrap();
     }
     let outcome = workspace.run(&["data", "check", "pictures", "--json"]);
     assert_eq!(outcome.code, Some(1));
     assert!(outcome.stdout.contains("\"usable\":false"), "{}", outcome.stdout);
-    assert!(outcome.stderr.contains("101 images of pictures cannot be read"), "{}", outcome.stderr);
+    assert!(outcome.stderr.contains("pictures: 101 images cannot be read"), "{}", outcome.stderr);
 }

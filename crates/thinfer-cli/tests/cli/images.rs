@@ -60,7 +60,7 @@ fn a_run_on_images_is_evaluated_reported_and_predicted_with() {
     let lines: Vec<&str> = outcome.stdout.lines().collect();
     assert!(lines[0].starts_with("file,class,probability,entropy,mutual_information,p_disc,"));
     assert!(lines[1].starts_with("figures/figure2.png,") && lines.len() == 2, "{lines:?}");
-    assert!(outcome.stderr.contains("1 pictures cannot be read"), "{}", outcome.stderr);
+    assert!(outcome.stderr.contains("1 picture cannot be read"), "{}", outcome.stderr);
     assert!(outcome.stderr.contains("resized to 28x28"), "{}", outcome.stderr);
     let json = workspace.json(&["predict", "runs/shapes", "figures"]);
     assert!(json["pictures"][0]["probability"].as_f64().unwrap() > 0.0);
@@ -78,7 +78,7 @@ fn what_does_not_fit_a_run_on_images_is_said() {
     let error = workspace.fails(2, &["eval", "runs/shapes", "--ood", "nowhere"]);
     assert!(error.contains("neither a folder of pictures nor one of cifar10"), "{error}");
     let error = workspace.fails(1, &["predict", "runs/shapes", "missing.png"]);
-    assert!(error.contains("none of 1 pictures can be read"), "{error}");
+    assert!(error.contains("the picture cannot be read: missing.png"), "{error}");
     let error = workspace.fails(1, &["reproduce", "figure1", "--run", "runs/shapes"]);
     assert!(error.contains("no paths of weights"), "{error}");
     let error = workspace.fails(2, &["reproduce", "figure1", "--config", "tiny.toml"]);
@@ -107,6 +107,9 @@ fn a_pruned_run_is_cut_down_and_proved_to_be_the_same() {
     }
     let again = workspace.fails(2, &["shrink", "runs/shapes", "--out", "s.safetensors"]);
     assert!(again.contains("--force"), "{again}");
+    let again = workspace.fails(2, &["shrink", "runs/shapes"]);
+    assert!(again.contains("small.safetensors already exists"), "{again}");
+    workspace.succeeds(&["shrink", "runs/shapes", "--force"]);
     let page = fs::read_to_string(workspace.path("runs/shapes/report.html")).unwrap();
     for part in ["Cut down", "Seconds an epoch", "Accuracy against sparsity"] {
         assert!(page.contains(part), "`{part}` is missing in the report");

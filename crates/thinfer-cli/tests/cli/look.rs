@@ -188,6 +188,21 @@ fn an_export_at_full_size_holds_the_samples_bit_by_bit() {
         assert_eq!(fs::read(workspace.path(file)).unwrap(), b"mine");
     }
     workspace.succeeds(&["export", "runs/tiny", "--out", "mine.safetensors", "--force"]);
+    let refused = workspace.fails(2, &["export", "runs/tiny"]);
+    assert!(refused.contains("posterior.safetensors already exists"), "{refused}");
+    workspace.succeeds(&["export", "runs/tiny", "--force"]);
+}
+
+#[test]
+fn sizes_of_several_chains_say_whose_they_are() {
+    let workspace = Workspace::new();
+    let two = ["train", "tiny.toml", "--set", "chains=2"];
+    let text = workspace.succeeds(&two).stdout;
+    assert!(text.contains("size, mean of 2 chains: "), "{text}");
+    let text = workspace.succeeds(&["shrink", "runs/tiny"]).stdout;
+    assert!(text.starts_with("last sample, chain 1"), "{text}");
+    let text = workspace.succeeds(&["export", "runs/tiny"]).stderr;
+    assert!(text.contains(" parameters on average, "), "{text}");
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! The JSON description that goes with a safetensors file: enough to build the network elsewhere.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 use thinfer_engine::{Loss, Network, NetworkBuilder, Node, NodeId, Op, Scale, Shape, Window};
 
@@ -48,10 +50,14 @@ pub enum Input {
     /// Columns, of which a network reads `(x − mean) / sd`; a category has one column a level, 1
     /// where the cell is that level and 0 elsewhere.
     Table {
-        /// The variables.
+        /// The variables; those of which no network reads anything are left out, except at the full
+        /// size.
         variables: Vec<Variable>,
         /// The names of all columns that come of them.
         columns: Vec<String>,
+        /// The numbers of these columns among all that the run had; empty where they are all there.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        numbers: Vec<u32>,
     },
 }
 
@@ -86,7 +92,7 @@ pub enum Output {
 /// One network.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Layers {
-    /// The columns of the input that it reads, in its order; empty for images.
+    /// The columns of the description that it reads, in its order; empty for images.
     pub inputs: Vec<u32>,
     /// Its nodes, each after those it reads; the last one is the output.
     pub layers: Vec<Layer>,
@@ -195,20 +201,33 @@ impl Architecture {
             let prefix = if parts.len() == 1 { String::new() } else { part.prefix() };
             samples.push(Sample { prefix, network, chain: part.chain, epoch: part.epoch });
         }
+        let input = input(info, parts);
         let layers = |part: &&Part| -> Result<Layers> {
             let all = part.network.nodes().iter().map(|n| layer(&part.network, n));
-            Ok(Layers { inputs: part.inputs.clone(), layers: all.collect::<Result<_>>()? })
+            let inputs = part.inputs.iter().map(|&number| input.place(number)).collect();
+            Ok(Layers { inputs, layers: all.collect::<Result<_>>()? })
         };
         let described = different.iter().filter(|_| networks).map(layers);
         Ok(Self {
             format: FORMAT,
             thinfer: info.thinfer.clone(),
-            input: input(info),
-            output: output(info),
             networks: described.collect::<Result<_>>()?,
+            input: input.clone(),
+            output: output(info),
             samples,
             config: info.config.to_toml()?,
         })
+    }
+
+    /// The columns that the network at `place` reads, by their numbers among all that the run had.
+    pub fn columns(&self, place: usize) -> Vec<u32> {
+        let inputs = self.networks.get(place).map_or(&[][..], |layers| &layers.inputs);
+        match &self.input {
+            Input::Table { numbers, .. } if !numbers.is_empty() => {
+                inputs.iter().filter_map(|at| numbers.get(*at as usize)).copied().collect()
+            }
+            _ => inputs.to_vec(),
+        }
     }
 
     /// The network at `place`, built from its description alone.
@@ -271,17 +290,46 @@ impl Architecture {
     }
 }
 
-fn input(info: &RunInfo) -> Input {
+impl Input {
+    /// The place in this description of a column by its number among all that the run had.
+    fn place(&self, number: u32) -> u32 {
+        match self {
+            Input::Table { numbers, .. } if !numbers.is_empty() => {
+                numbers.partition_point(|other| *other < number) as u32
+            }
+            _ => number,
+        }
+    }
+}
+
+/// Describes what `parts` read: a variable without a column that any of them reads would only make
+/// the file large.
+fn input(info: &RunInfo, parts: &[Part]) -> Input {
     match &info.inputs {
         Inputs::Images(images) => Input::Image {
             shape: channels_first(images.shape),
             mean: images.mean.clone(),
             sd: images.sd.clone(),
         },
-        Inputs::Table(table) => Input::Table {
-            variables: table.schema.encoding.variables().to_vec(),
-            columns: table.schema.encoding.design_names(),
-        },
+        Inputs::Table(table) => {
+            let encoding = &table.schema.encoding;
+            let read: BTreeSet<u32> = parts.iter().flat_map(|part| &part.inputs).copied().collect();
+            let (mut variables, mut numbers, mut first) = (Vec::new(), Vec::new(), 0);
+            for variable in encoding.variables() {
+                let own = first..first + variable.kind.width() as u32;
+                first = own.end;
+                if read.range(own.clone()).next().is_some() {
+                    variables.push(variable.clone());
+                    numbers.extend(own);
+                }
+            }
+            let names = encoding.design_names();
+            let columns = numbers.iter().map(|at| names[*at as usize].clone()).collect();
+            if numbers.len() == names.len() {
+                numbers.clear();
+            }
+            Input::Table { variables, columns, numbers }
+        }
     }
 }
 

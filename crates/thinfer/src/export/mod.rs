@@ -173,8 +173,8 @@ fn check_tensors(
     }
     let mut worst = 0f64;
     for ((place, (network, weights)), want) in samples.iter().enumerate().zip(&expected.raw) {
-        let columns = &about.networks[about.samples[place].network].inputs;
-        let got = probe.outputs(network, weights, columns)?;
+        let columns = about.columns(about.samples[place].network);
+        let got = probe.outputs(network, weights, &columns)?;
         let want: Vec<f64> = want.iter().map(|v| f64::from(*v)).collect();
         let name = format!("sample {place}");
         worst = worst.max(compare(&name, &got, &want, network.output_len(), limit)?);

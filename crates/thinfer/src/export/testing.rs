@@ -91,8 +91,22 @@ pub(super) fn encoding() -> Encoding {
     Encoding::learn(&Table { path: "t".into(), columns }, "y", &rows).unwrap().0
 }
 
+/// So many numbers by the names `x1`, `x2` and so on.
+pub(super) fn numbers(count: usize) -> Encoding {
+    let value = |at: usize| (0..9).map(|row| f64::from(row * (1 + at as u32 % 4) % 7)).collect();
+    let column = |at| Column { name: format!("x{at}"), values: Values::Number(value(at)) };
+    let mut columns: Vec<Column> = (1..=count).map(column).collect();
+    columns.push(Column { name: "y".into(), values: Values::Number(value(1)) });
+    let rows: Vec<u32> = (0..9).collect();
+    Encoding::learn(&Table { path: "t".into(), columns }, "y", &rows).unwrap().0
+}
+
 pub(super) fn table(network: &Network, target: Target) -> RunInfo {
-    let schema = Schema { target_name: "y".into(), encoding: encoding(), target };
+    table_of(network, encoding(), target)
+}
+
+pub(super) fn table_of(network: &Network, encoding: Encoding, target: Target) -> RunInfo {
+    let schema = Schema { target_name: "y".into(), encoding, target };
     let (groups, names) = (schema.encoding.groups(), schema.encoding.names());
     info(network, Inputs::Table(TableInputs { schema, groups, names }))
 }

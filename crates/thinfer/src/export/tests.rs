@@ -2,7 +2,9 @@ use std::path::Path;
 
 use thinfer_engine::{Loss, Shape};
 
-use super::testing::{SMALL, classes, encoding, images, listed, posterior, table};
+use super::testing::{
+    SMALL, classes, encoding, images, listed, numbers, posterior, table, table_of,
+};
 use super::*;
 use crate::config::Activation;
 use crate::data::table::Target;
@@ -100,6 +102,54 @@ fn a_file_of_all_samples_has_their_names_and_masks_at_the_full_size() {
     assert_eq!(about.samples[1].prefix, "sample001.");
     assert_eq!(about.networks.len(), 1);
     assert_eq!(about.network(0).unwrap(), network);
+}
+
+#[test]
+fn a_small_file_describes_the_columns_that_are_read_and_no_others() {
+    // As Example 1 ends: 5 of 1,000 columns are read.
+    let network = mlp(1000, &[5], Activation::Tanh, 1, Loss::gaussian(1.0)).unwrap();
+    let encoding = numbers(1000);
+    assert_eq!(encoding.width(), 1000);
+    let info = table_of(&network, encoding, Target::Number { mean: 0.0, sd: 1.0 });
+    let mut posterior = posterior(&network, 1);
+    let member = &mut posterior.members[0];
+    let read = [3, 77, 500, 501, 999];
+    for (at, keep) in member.keep.iter_mut().enumerate() {
+        *keep = u8::from(at >= 5000 || read.contains(&(at % 1000)));
+        member.weights[at] = if *keep == 0 { 0.0 } else { 0.1 + at as f32 / 9e3 };
+    }
+    let folder = tempfile::tempdir().unwrap();
+    for (dense, format) in [
+        (false, Format::Safetensors),
+        (true, Format::Safetensors),
+        (false, Format::Onnx),
+        (true, Format::Onnx),
+    ] {
+        let path = folder.path().join(format!("{dense}.{}", format.extension()));
+        let options = Options { dense, samples: Samples::Last, ..Options::default() };
+        let exported = export(&info, &posterior, format, &options, &path).unwrap();
+        assert_eq!(exported.bytes > 10_000, dense, "{format:?}: {} bytes", exported.bytes);
+        if format == Format::Onnx {
+            continue;
+        }
+        let (about, _) = read_file(&path);
+        let Input::Table { variables, columns, numbers } = &about.input else { panic!() };
+        if dense {
+            assert_eq!((variables.len(), columns.len(), numbers.len()), (1000, 1000, 0));
+            assert_eq!(about.columns(0), (0..1000).collect::<Vec<u32>>());
+        } else {
+            assert_eq!(columns, &["x4", "x78", "x501", "x502", "x1000"]);
+            assert_eq!(variables[1].name, "x78");
+            assert_eq!(numbers, &[3, 77, 500, 501, 999]);
+            assert_eq!(about.networks[0].inputs, [0, 1, 2, 3, 4]);
+            assert_eq!(about.columns(0), [3, 77, 500, 501, 999]);
+            assert!(fs::metadata(description_path(&path)).unwrap().len() < 10_000);
+        }
+    }
+}
+
+fn read_file(path: &Path) -> (Architecture, Vec<(Network, crate::weights::Weights)>) {
+    read(path, &fs::read(path).unwrap()).unwrap()
 }
 
 #[test]

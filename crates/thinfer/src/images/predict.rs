@@ -98,15 +98,20 @@ pub fn predict_images(
         found.add(&readable, &members);
     }
     if found.pictures.is_empty() {
-        return Err(Error::Data(format!(
-            "none of {} pictures can be read: {}; give .jpg or .png files",
-            files.len(),
-            named(&found.unreadable)
-        )));
+        let named = named(&found.unreadable);
+        return Err(Error::Data(match files.len() {
+            1 => format!("the picture cannot be read: {named}; give a .jpg or .png file"),
+            many => {
+                format!("none of {many} pictures can be read: {named}; give .jpg or .png files")
+            }
+        }));
     }
     if !found.unreadable.is_empty() {
-        let (count, named) = (found.unreadable.len(), named(&found.unreadable));
-        found.notes.push(format!("{count} pictures cannot be read and are left out: {named}"));
+        let named = named(&found.unreadable);
+        found.notes.push(match found.unreadable.len() {
+            1 => format!("1 picture cannot be read and is left out: {named}"),
+            many => format!("{many} pictures cannot be read and are left out: {named}"),
+        });
     }
     if let Some((file, (width, height))) = resized.first() {
         let how = if fit == Fit::Centre { "cropped in the middle and resized" } else { "resized" };

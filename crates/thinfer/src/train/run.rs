@@ -338,7 +338,7 @@ fn load_snapshot(
     if snapshot.checksum() != checksum {
         return Err(Error::store(
             &path,
-            "the snapshot is damaged (its checksum is wrong); start the run again with --force",
+            "the snapshot is damaged (its checksum is wrong); train again with --resume, which takes it again",
         ));
     }
     Ok(snapshot)

@@ -69,6 +69,11 @@ fn first(found: &[Unreadable]) -> String {
     names.join(", ")
 }
 
+/// So many images, in words.
+pub(super) fn counted(images: usize) -> String {
+    if images == 1 { "1 image".to_owned() } else { format!("{images} images") }
+}
+
 /// Takes note of images that cannot be read, and stops where there are too many.
 #[derive(Debug)]
 pub(super) struct Patience {
@@ -90,8 +95,8 @@ impl Patience {
             return Ok(());
         }
         Err(Error::Data(format!(
-            "{} images cannot be read, and `data.skip_at_most` is {}: {}; repair or remove them (`thinfer data check` lists all), or allow more",
-            found.len(),
+            "{} cannot be read, and `data.skip_at_most` is {}: {}; repair or remove them (`thinfer data check` lists all), or allow more",
+            counted(found.len()),
             self.at_most,
             first(&list(&found))
         )))

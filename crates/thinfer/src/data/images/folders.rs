@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use rayon::prelude::*;
 
+use super::broken::counted;
 use super::own::{Listing, entries, file_name};
 use super::problem;
 use super::stream::Item;
@@ -59,8 +60,9 @@ fn classes(part: &Path) -> Result<Vec<Class>> {
     if folders.is_empty() {
         let images = inside.iter().filter(|path| is_image(path)).count();
         let text = if images > 0 {
+            let images = counted(images);
             format!(
-                "has {images} images but no folders of classes; put the images of each class into a folder of its own"
+                "has {images} but no folders of classes; put the images of each class into a folder of its own"
             )
         } else {
             "has no folders of classes; put the images of each class into a folder of its own, or set `data.path` to where they are".into()
@@ -102,7 +104,10 @@ fn listing(train: Vec<Class>, test: Option<(Vec<Class>, &Path)>) -> Result<Listi
     let ignored: usize = ignored.map(|class| class.ignored).sum();
     let mut notes = Vec::new();
     if ignored > 0 {
-        notes.push(format!("{ignored} files that are not .jpg, .jpeg or .png are passed over"));
+        notes.push(match ignored {
+            1 => "1 file that is not .jpg, .jpeg or .png is passed over".to_owned(),
+            many => format!("{many} files that are not .jpg, .jpeg or .png are passed over"),
+        });
     }
     let items = |classes: Vec<Class>| -> std::result::Result<Vec<Item>, String> {
         let mut items = Vec::new();

@@ -7,7 +7,7 @@ use rayon::prelude::*;
 use serde::Serialize;
 use toml::Value;
 
-use super::broken::Unreadable;
+use super::broken::{Unreadable, counted};
 use super::own::Listing;
 use super::stream::Item;
 use super::{ImageData, cifar, md5_of, mnist};
@@ -46,9 +46,28 @@ pub struct ClassCount {
     pub train: usize,
     /// Test images.
     pub test: usize,
+    /// Training images that cannot be read.
+    pub unreadable: usize,
 }
 
 impl Inspection {
+    /// Why a run that passes over `allowed` unreadable images cannot use what was found, if so.
+    pub fn problem(&self, allowed: usize) -> Option<String> {
+        let unreadable = self.unreadable.len();
+        if unreadable > allowed {
+            let images = counted(unreadable);
+            return Some(format!(
+                "{images} cannot be read, more than the {allowed} that `data.skip_at_most` allows; repair or remove them, or allow more"
+            ));
+        }
+        let dead =
+            self.classes.iter().find(|class| class.train > 0 && class.unreadable == class.train)?;
+        Some(format!(
+            "no training image of the class `{}` can be read; repair them, or remove the class",
+            dead.name
+        ))
+    }
+
     /// Reads all images at `path`. Without a kind it is guessed from the names of the files.
     pub fn of(path: &Path, kind: Option<DataKind>) -> Result<Self> {
         let found = path.metadata().map_err(|e| Error::file("read", path, e));
@@ -95,8 +114,13 @@ fn published(path: &Path, kind: DataKind) -> Result<Inspection> {
         name: name.clone(),
         train: count(data.train.labels(), class),
         test: count(data.test.labels(), class),
+        unreadable: 0,
     };
     let shape = data.train.shape();
+    let mut notes = data.notes.clone();
+    if matches!(kind, DataKind::Mnist | DataKind::FashionMnist) {
+        notes.extend(mnist::differs(kind, path, [data.train.rows(), data.test.rows()]));
+    }
     Ok(Inspection {
         kind,
         train: data.train.rows(),
@@ -109,7 +133,7 @@ fn published(path: &Path, kind: DataKind) -> Result<Inspection> {
             _ => mnist::checksums(kind, path)?,
         },
         unreadable: Vec::new(),
-        notes: data.notes,
+        notes,
     })
 }
 
@@ -124,6 +148,9 @@ fn own(path: &Path) -> Result<Inspection> {
         let problem = size.as_ref().err()?.clone();
         Some(Unreadable { name: item.name(), problem })
     });
+    let of_train = listing.train.iter().zip(&sizes);
+    let broken: Vec<&Item> =
+        of_train.filter(|(_, size)| size.is_err()).map(|(item, _)| item).collect();
     let range = |of: fn(&(usize, usize)) -> usize| {
         let values = || sizes.iter().flatten().map(of);
         (values().min().unwrap_or(0), values().max().unwrap_or(0))
@@ -135,6 +162,7 @@ fn own(path: &Path) -> Result<Inspection> {
         name: name.clone(),
         train: count(&listing.train, class),
         test: count(test, class),
+        unreadable: broken.iter().filter(|item| item.label as usize == class).count(),
     };
     Ok(Inspection {
         kind: DataKind::Images,
@@ -180,12 +208,23 @@ mod tests {
         let found = Inspection::of(root, None).unwrap();
         assert_eq!(found.kind, DataKind::Images);
         assert_eq!((found.train, found.test), (3, Some(1)));
-        let class = |name: &str, train, test| ClassCount { name: name.into(), train, test };
+        let class = |name: &str, train, test| ClassCount {
+            name: name.into(),
+            train,
+            test,
+            unreadable: usize::from(name == "a"),
+        };
         assert_eq!(found.classes, [class("a", 2, 0), class("b", 1, 1)]);
         assert_eq!((found.width, found.height), ((20, 40), (30, 50)));
         assert_eq!(found.unreadable.len(), 1);
         assert!(found.unreadable[0].name.ends_with("2.jpg"));
         assert_eq!(found.unreadable[0].problem, "is truncated");
+        assert_eq!(found.problem(1), None);
+        assert!(found.problem(0).unwrap().starts_with("1 image cannot be read"));
+        // All of a class: within the limit, and yet of no use.
+        write(root, "train/a/1.jpg", b"x");
+        let problem = Inspection::of(root, None).unwrap().problem(9).unwrap();
+        assert!(problem.starts_with("no training image of the class `a`"), "{problem}");
     }
 
     #[test]
@@ -221,5 +260,10 @@ mod tests {
         // Only packed files have an official MD5.
         assert_eq!(found.checksums.len(), 2);
         assert!(found.checksums[0].contains("packed in another way"), "{:?}", found.checksums);
+        let note = &found.notes[0];
+        assert!(
+            note.contains("not the official set") && note.contains("60000 and 10000"),
+            "{note}"
+        );
     }
 }

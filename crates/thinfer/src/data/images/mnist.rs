@@ -24,6 +24,9 @@ const GARMENTS: [&str; 10] = [
     "ankle boot",
 ];
 
+/// Training and test images of both sets.
+const OFFICIAL: [usize; 2] = [60_000, 10_000];
+
 /// Where Debian's package `dataset-fashion-mnist` puts the files.
 const DEBIAN: &str = "/usr/share/datasets/fashion-mnist";
 
@@ -78,6 +81,26 @@ pub(super) fn checksums(kind: DataKind, path: &Path) -> Result<Vec<String>> {
     let folder = found.unwrap_or_else(|| path.to_owned());
     let files = published.map(|download| (folder.join(download.name), download.md5));
     compare(&files.filter(|(path, _)| path.is_file()).collect::<Vec<_>>())
+}
+
+/// What sets the files at `path` apart from the official set, or leaves it open whether they are it.
+/// `rows` are the training and test images in them.
+pub(super) fn differs(kind: DataKind, path: &Path, rows: [usize; 2]) -> Option<String> {
+    let name = kind.name();
+    if rows != OFFICIAL {
+        let ([train, test], [of, and]) = (rows, OFFICIAL);
+        return Some(format!(
+            "this is not the official set {name}: it has {train} and {test} images, the official one {of} and {and}"
+        ));
+    }
+    let packed = |(file, ..): &(&str, &str, &str)| {
+        places(path).iter().any(|place| place.join(file).is_file())
+    };
+    (!FILES.iter().any(packed)).then(|| {
+        format!(
+            "the files are unpacked, and MD5 are published of packed ones only: whether this is {name} was not checked beyond sizes and labels"
+        )
+    })
 }
 
 pub(super) fn load(data: &DataConfig) -> Result<ImageData> {

@@ -72,11 +72,14 @@ impl Listing {
     }
 
     fn check(&self, path: &Path) -> Result<()> {
+        if self.train.is_empty() && self.test.as_ref().is_none_or(Vec::is_empty) {
+            return Err(problem(
+                path,
+                "has no images (.jpg, .jpeg or .png); set `data.path` to where they are",
+            ));
+        }
         if self.classes.len() < 2 {
-            let text = format!(
-                "has images of {} class; at least two are needed to tell apart",
-                self.classes.len()
-            );
+            let text = "has images of one class; at least two are needed to tell apart";
             return Err(problem(path, text));
         }
         let mut counts = vec![0usize; self.classes.len()];
@@ -279,7 +282,7 @@ mod tests {
             assert_eq!(data.test.labels(), [1]);
             assert_eq!(data.train.shape(), Shape { height: 16, width: 16, channels: 3 });
             assert_eq!(data.notes.len(), 1, "{:?}", data.notes);
-            assert!(data.notes[0].starts_with("1 files that are not"));
+            assert!(data.notes[0].starts_with("1 file that is not"));
         }
     }
 
@@ -331,9 +334,11 @@ mod tests {
         assert!(refused(&root.join("none")).starts_with("could not read"));
         assert!(refused(root).contains("has no folders of classes"));
         write(root, "a.jpg", &jpeg(40, 30, 1));
-        assert!(refused(root).contains("has 1 images but no folders of classes"));
+        assert!(refused(root).contains("has 1 image but no folders of classes"));
+        std::fs::create_dir(root.join("cat")).unwrap();
+        assert!(refused(root).contains("has no images (.jpg"));
         write(root, "cat/a.jpg", &jpeg(40, 30, 1));
-        assert!(refused(root).contains("images of 1 class"));
+        assert!(refused(root).contains("images of one class"));
         write(root, "dog/a.txt", b"");
         assert!(refused(root).contains("the class `dog` has no training images"));
         write(root, "dog/a.jpg", &jpeg(40, 30, 1));

@@ -119,12 +119,26 @@ fn index(path: &Path) -> Result<Vec<(u64, u64, Label)>> {
     index_of(BufReader::new(file), len).map_err(|text| problem(path, text))
 }
 
+/// Characters of a foreign message that are shown.
+const SHOWN: usize = 200;
+
+/// A character as it may be printed.
+fn printable(c: char) -> impl Iterator<Item = char> {
+    let odd = c.is_control() || c == char::REPLACEMENT_CHARACTER;
+    let escaped = odd.then(|| c.escape_default()).into_iter().flatten();
+    escaped.chain((!odd).then_some(c))
+}
+
 fn index_of(
     reader: impl Read + Seek,
     len: u64,
 ) -> std::result::Result<Vec<(u64, u64, Label)>, String> {
     const AGAIN: &str = "write or download the shard again";
-    let damaged = |error: std::io::Error| format!("is no whole tar file ({error}); {AGAIN}");
+    // What is quoted from a file that is no archive may be anything, also what a terminal obeys.
+    let damaged = |error: std::io::Error| {
+        let shown: String = error.to_string().chars().flat_map(printable).take(SHOWN).collect();
+        format!("is no whole tar file ({shown}); {AGAIN}")
+    };
     let mut archive = tar::Archive::new(reader);
     let mut samples: BTreeMap<String, Sample> = BTreeMap::new();
     for entry in archive.entries_with_seek().map_err(damaged)? {
