@@ -183,7 +183,7 @@ pub fn build_method<'a>(
             key,
         }),
         MethodKind::DpfLin | MethodKind::Sm | MethodKind::Dsr => {
-            let layers = Layers::new(network, &prune.dense_layers);
+            let layers = Layers::new(network, &prune.dense_layers)?;
             let target = prune.target.unwrap_or_default();
             let pruned = layers.budget(target, network.params().len())?;
             let (rate, epochs) = (prune.rate, config.train.epochs);
@@ -269,7 +269,10 @@ pub fn build_method<'a>(
 }
 
 /// The last epoch in which the mask may change.
-fn freeze_after_epochs(prune: &PruneConfig, cycles: &[Range<usize>]) -> Result<Option<usize>> {
+pub(crate) fn freeze_after_epochs(
+    prune: &PruneConfig,
+    cycles: &[Range<usize>],
+) -> Result<Option<usize>> {
     let Some(count) = prune.freeze_after_cycles else { return Ok(prune.freeze_after_epochs) };
     let Some(cycle) = cycles.get(count - 1) else {
         let problem = format!("is {count}, but the run has {} cycles", cycles.len());

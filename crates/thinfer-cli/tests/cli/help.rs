@@ -355,7 +355,7 @@ fn help_of_bench_names_every_network() {
 #[test]
 fn help_of_methods() {
     assert_snapshot!(help("methods"), @"
-    List the training methods, their settings and pages
+    List the training methods and selectors, their settings and pages
 
     Usage: thinfer methods [OPTIONS] [METHOD]
 
@@ -367,11 +367,14 @@ fn help_of_methods() {
           --json   Print the result as one JSON object
       -h, --help   Print help
 
-    A run takes one with `method.kind`, in its file or with --set.
+    A run takes a training method with `method.kind`, in its file or with --set.
+    Selectors find the columns of a table that matter: they are rows of
+    `thinfer reproduce table4`, and `thinfer select --compare` takes them.
 
     Examples:
       thinfer methods
       thinfer methods sm
+      thinfer methods splbnn
       thinfer methods --json | jq -r '.methods[].kind'
     ");
 }
@@ -386,6 +389,17 @@ fn methods_are_listed_with_their_settings() {
         assert!(kinds.iter().any(|method| method["kind"] == kind), "{kind}");
         assert!(all.contains(&format!("{kind}: ")), "{all}");
     }
+    for name in ["splbnn", "svbnn", "lasso", "stochastic-gates"] {
+        let listed = listed["selectors"].as_array().unwrap();
+        let entry = listed.iter().find(|entry| entry["name"] == name).unwrap();
+        assert_eq!(entry["page"], "docs/selectors.md");
+        assert!(all.contains(&format!("\n{name}: ")) && all.contains("svbnn.softness"), "{all}");
+        let alone = workspace.json(&["methods", name]);
+        assert_eq!(alone["methods"].as_array().unwrap().len(), 0);
+        assert_eq!(alone["selectors"][0]["settings"], entry["settings"]);
+    }
+    let splbnn = workspace.succeeds(&["methods", "splbnn"]).stdout;
+    assert!(splbnn.contains("splbnn.starts\n") && splbnn.contains("default: 10\n"), "{splbnn}");
     assert!(all.lines().all(|line| line.chars().count() <= 100), "{all}");
     assert_snapshot!(workspace.succeeds(&["methods", "csgld"]).stdout.lines().take(6).collect::<Vec<_>>().join("\n"), @"
     csgld: cSGLD: Langevin dynamics with a cyclical step size
@@ -395,7 +409,7 @@ fn methods_are_listed_with_their_settings() {
         epochs with noise at the end of each cycle of cSGLD and cSGHMC; absent: all
         a whole number from 1 on
     ");
-    assert_snapshot!(workspace.fails(2, &["methods", "adam"]), @"error: `adam`: is no method; known are em-mcmc, sghmc, cv-adam, sgd, csgld, csghmc, dpf-lin, sm, dsr, rank1");
+    assert_snapshot!(workspace.fails(2, &["methods", "adam"]), @"error: `adam`: is no method; known are em-mcmc, sghmc, cv-adam, sgd, csgld, csghmc, dpf-lin, sm, dsr, rank1, splbnn, svbnn, lasso, stochastic-gates");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::workspace::{Workspace, names};
+use crate::workspace::{Outcome, Workspace, names};
 
 const SMALL: [&str; 18] = [
     "--set",
@@ -73,6 +73,18 @@ fn short_runs_say_so_and_can_leave_little_behind() {
     let runs = names(&workspace.path("out/runs"));
     let run = runs.iter().find(|name| !name.contains(".json")).unwrap();
     assert_eq!(names(&workspace.path("out/runs").join(run).join("chain-0")), ["times.csv"]);
+}
+
+#[test]
+fn a_run_that_diverges_ends_the_command_with_its_reason() {
+    let workspace = Workspace::new();
+    let diverges = ["--rows", "resnet18-sgd", "--set", "schedule.step_size.value=100000", "-q"];
+    let Outcome { code, stdout, stderr: error } = workspace.run(&table1(&diverges));
+    assert_eq!(code, Some(1), "{error}");
+    assert!(stdout.contains("missing"), "{stdout}");
+    assert!(error.contains("2 of 2 runs failed"), "{error}");
+    assert!(error.contains("resnet18-sgd, seed 2: ") && error.contains("not finite"), "{error}");
+    assert!(workspace.path("out/table1.json").is_file());
 }
 
 #[test]

@@ -11,6 +11,11 @@ use super::mask::Cut;
 use crate::error::{Error, Result};
 use crate::prune::{ALIVE, KEEP};
 
+/// What `prune.dense_layers` calls the classifier: most networks have a layer of this name.
+const CLASSIFIER: &str = "fc";
+/// What it calls shortcuts. DSR leaves them dense where there are any.
+const SHORTCUTS: [&str; 2] = ["*.downsample.0", "*.shortcut"];
+
 /// The weight tensors that may be pruned, as places in the flat buffers. Biases and norms never are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layers {
@@ -19,20 +24,34 @@ pub struct Layers {
 
 impl Layers {
     /// All weight tensors of a network but those of `dense` layers. A name that starts with `*`
-    /// stands for all layers whose name ends like it.
-    pub fn new(network: &Network, dense: &[String]) -> Self {
-        let named = |layer: &str, name: &String| match name.strip_prefix('*') {
+    /// stands for all layers whose name ends like it, and `fc` for the last layer, whatever that is
+    /// called. A name that fits no layer is refused, but for those of shortcuts: not every network has
+    /// some.
+    pub fn new(network: &Network, dense: &[String]) -> Result<Self> {
+        let weights: Vec<(&str, Range<usize>)> = network
+            .params()
+            .iter()
+            .filter(|param| param.role.is_weight())
+            .map(|param| (param.name.strip_suffix(".weight").unwrap_or(&param.name), param.range()))
+            .collect();
+        let last = weights.last().map(|(layer, _)| *layer);
+        let named = |layer: &str, name: &str| match name.strip_prefix('*') {
             Some(end) => layer.ends_with(end),
-            None => layer == name,
+            None => layer == name || (name == CLASSIFIER && Some(layer) == last),
         };
-        let prunable = network.params().iter().filter(|param| param.role.is_weight());
-        let ranges = prunable
-            .filter(|param| {
-                let layer = param.name.strip_suffix(".weight").unwrap_or(&param.name);
-                !dense.iter().any(|name| named(layer, name))
-            })
-            .map(thinfer_engine::Param::range);
-        Self { ranges: ranges.collect() }
+        let fits = |name: &str| weights.iter().any(|(layer, _)| named(layer, name));
+        if let Some(name) = dense.iter().find(|name| !fits(name) && !SHORTCUTS.contains(&&***name))
+        {
+            let layers: Vec<&str> = weights.iter().map(|(layer, _)| *layer).collect();
+            let problem = format!(
+                "`{name}` is no layer of this network and no end of one's name; it has {}",
+                layers.join(", ")
+            );
+            return Err(Error::config("prune.dense_layers", problem));
+        }
+        let prunable =
+            weights.iter().filter(|(layer, _)| !dense.iter().any(|name| named(layer, name)));
+        Ok(Self { ranges: prunable.map(|(_, range)| range.clone()).collect() })
     }
 
     /// Layers at given places, in ascending order and apart from each other.
@@ -160,6 +179,37 @@ pub fn sizes_at(range: &Range<usize>, values: &[f32], marks: &[u8], live: bool) 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn dense_layers_are_found_by_name_and_mistakes_are_refused() {
+        use crate::model::image_network;
+        let cifar = thinfer_engine::Shape { height: 32, width: 32, channels: 3 };
+        let [lenet, resnet] =
+            ["lenet", "resnet18-cifar"].map(|name| image_network(name, cifar, 10).unwrap());
+        let layers = |network: &Network, dense: &[&str]| {
+            let dense: Vec<String> = dense.iter().map(|name| (*name).to_owned()).collect();
+            Layers::new(network, &dense).map(|layers| layers.ranges().to_vec())
+        };
+        let range = |network: &Network, name: &str| network.params().find(name).unwrap().range();
+        // The classifier, whatever its name.
+        for (network, name) in [(&lenet, "fc3.weight"), (&resnet, "fc.weight")] {
+            let all = layers(network, &[]).unwrap();
+            let without = layers(network, &["fc"]).unwrap();
+            assert_eq!(all.last(), Some(&range(network, name)));
+            assert_eq!(without, all[..all.len() - 1]);
+        }
+        assert_eq!(layers(&lenet, &["fc3"]).unwrap(), layers(&lenet, &["fc"]).unwrap());
+        // The default of DSR fits a network without shortcuts.
+        let default = ["conv1", "fc", "*.downsample.0", "*.shortcut"];
+        assert_eq!(layers(&lenet, &default).unwrap().len(), 3);
+        assert_eq!(layers(&resnet, &default).unwrap().len(), 21 - 5);
+        for wrong in ["conv9", "*.downsample.1", "fc2.weight"] {
+            let error = layers(&lenet, &["conv1", wrong]).unwrap_err();
+            assert_eq!(error.exit_code(), 2);
+            let text = error.to_string();
+            assert!(text.contains(wrong) && text.contains("conv1, conv2, fc1, fc2, fc3"), "{text}");
+        }
+    }
 
     #[test]
     fn a_start_keeps_density_and_size() {

@@ -4,6 +4,7 @@ mod farm;
 mod figures;
 pub mod images;
 mod table4;
+mod table_file;
 
 pub use figures::{Figure, Figures, draw_figure, figure_channels, figure_runs, reproduce_figure};
 pub use table4::{

@@ -9,6 +9,7 @@ mod curvature;
 mod found;
 mod lasso;
 mod network;
+pub mod registry;
 mod splbnn;
 mod stability;
 mod stochastic_gates;
@@ -29,7 +30,22 @@ pub use stochastic_gates::StochasticGates;
 pub use svbnn::Svbnn;
 
 use crate::data::Bundle;
-use crate::error::Result;
+use crate::error::{Error, Result};
+
+/// Refuses the first setting whose rule does not hold: its name, whether it holds, and the rule.
+fn require(selector: &str, rules: &[(&str, bool, &str)]) -> Result<()> {
+    match rules.iter().find(|(_, holds, _)| !holds) {
+        Some((setting, _, rule)) => Err(Error::config(format!("{selector}.{setting}"), *rule)),
+        None => Ok(()),
+    }
+}
+
+const ABOVE_0: &str = "must be above 0";
+const LAYERS: &str = "must have a layer, and every layer at least one unit";
+
+fn has_units(hidden: &[usize]) -> bool {
+    !hidden.is_empty() && hidden.iter().all(|units| *units > 0)
+}
 
 /// A selector with its settings.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -67,6 +83,41 @@ impl Selector {
         }
     }
 
+    /// Refuses settings that cannot be run with on so many training rows; the error names the setting
+    /// as `splbnn.starts`.
+    pub fn check(&self, rows: usize) -> Result<()> {
+        match self {
+            Selector::Lasso(lasso) => lasso.check(rows),
+            Selector::StochasticGates(gates) => gates.check(),
+            Selector::Splbnn(splbnn) => splbnn.check(),
+            Selector::Svbnn(svbnn) => svbnn.check(),
+        }
+    }
+
+    /// The same with at most so many passes over so many training rows. The stages of SPLBNN are
+    /// scaled down together, each start by itself; the lasso has no epochs and stays as it is.
+    pub fn shortened(&self, rows: usize, epochs: usize) -> Self {
+        let steps = |batch: usize| {
+            let an_epoch = (rows / batch.clamp(1, rows.max(1))).max(1);
+            (epochs * an_epoch) as u64
+        };
+        match self.clone() {
+            Selector::Lasso(lasso) => Selector::Lasso(lasso),
+            Selector::StochasticGates(gates) => {
+                let epochs = gates.epochs.min(epochs);
+                Selector::StochasticGates(StochasticGates { epochs, ..gates })
+            }
+            Selector::Splbnn(splbnn) => {
+                let most = steps(splbnn.batch);
+                Selector::Splbnn(splbnn.shortened(most))
+            }
+            Selector::Svbnn(svbnn) => {
+                let steps = svbnn.steps.min(steps(svbnn.batch));
+                Selector::Svbnn(Svbnn { steps, ..svbnn })
+            }
+        }
+    }
+
     /// Multiply-adds that a fit to data of this size takes, roughly: what an estimate of its time
     /// goes by.
     pub fn multiply_adds(&self, rows: usize, columns: usize) -> f64 {
@@ -76,5 +127,56 @@ impl Selector {
             Selector::Splbnn(splbnn) => splbnn.multiply_adds(columns),
             Selector::Svbnn(svbnn) => svbnn.multiply_adds(columns),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_that_cannot_be_run_with_are_named() {
+        assert!(Selector::Lasso(Lasso::default()).check(10).is_ok());
+        for (selector, key) in [
+            (Selector::Lasso(Lasso { folds: 11, ..Lasso::default() }), "lasso.folds"),
+            (
+                Selector::StochasticGates(StochasticGates {
+                    penalties: vec![],
+                    ..StochasticGates::default()
+                }),
+                "stochastic-gates.penalties",
+            ),
+            (
+                Selector::Splbnn(Splbnn { slab_variance: 1e-5, ..Splbnn::default() }),
+                "splbnn.slab_variance",
+            ),
+            (Selector::Svbnn(Svbnn { rate: f64::NAN, ..Svbnn::default() }), "svbnn.rate"),
+            (Selector::Svbnn(Svbnn { hidden: vec![0], ..Svbnn::default() }), "svbnn.hidden"),
+        ] {
+            let error = selector.check(10).unwrap_err();
+            assert_eq!(error.exit_code(), 2);
+            assert!(error.to_string().starts_with(&format!("`{key}`: must")), "{error}");
+        }
+    }
+
+    #[test]
+    fn shorter_runs_keep_their_proportions() {
+        let Selector::Splbnn(s) = Selector::Splbnn(Splbnn::default()).shortened(10_000, 100) else {
+            panic!("splbnn")
+        };
+        // 100 epochs of 10 steps, over one stage of 80,001 and two of 40,001 steps.
+        assert_eq!((s.steps, s.fine_tune_steps), (500, 250));
+        let Selector::Svbnn(s) = Selector::Svbnn(Svbnn::default()).shortened(10_000, 100) else {
+            panic!("svbnn")
+        };
+        assert_eq!(s.steps, 1900);
+        let gates = Selector::StochasticGates(StochasticGates::default());
+        assert_ne!(gates.shortened(10_000, 100), gates);
+        let lasso = Selector::Lasso(Lasso::default());
+        let long = Selector::Svbnn(Svbnn::default());
+        for selector in [&gates, &lasso, &long] {
+            assert_eq!(&selector.shortened(10_000, 1_000_000), selector);
+        }
+        assert_eq!(lasso.shortened(10_000, 1), lasso);
     }
 }

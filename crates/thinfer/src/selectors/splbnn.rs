@@ -14,6 +14,7 @@ use super::found::{Found, Predictor, threshold_path};
 use super::network::{
     Batches, STEPS_A_LOOK, Shape, check_loss, check_stop, network_size, perceptron,
 };
+use super::{ABOVE_0, LAYERS, has_units, require};
 use crate::config::Activation;
 use crate::data::Bundle;
 use crate::error::{Error, Result};
@@ -143,24 +144,40 @@ impl Splbnn {
         1.1 * row * self.batch as f64 * self.steps as f64 * f64::from(self.starts)
     }
 
-    fn mixture(&self) -> Result<Mixture> {
-        let (spike, slab, inclusion) = (self.spike_variance, self.slab_variance, self.inclusion);
-        let usable = inclusion > 0.0
-            && inclusion < 1.0
-            && spike > 0.0
-            && slab > spike
-            && self.rate > 0.0
-            && self.batch > 0
-            && self.steps > 0
-            && self.rounds > 0
-            && self.starts > 0
-            && !self.hidden.is_empty();
-        if !usable {
-            return Err(Error::Data(
-                "SPLBNN needs hidden layers, 0 < spike < slab variance, an inclusion between 0 and 1, and steps, rounds, starts, batch and rate above 0"
-                    .into(),
-            ));
+    /// See [`Selector::check`](super::Selector::check).
+    pub(super) fn check(&self) -> Result<()> {
+        let inclusion = self.inclusion > 0.0 && self.inclusion < 1.0;
+        let slab = self.slab_variance > self.spike_variance;
+        require(
+            "splbnn",
+            &[
+                ("hidden", has_units(&self.hidden), LAYERS),
+                ("inclusion", inclusion, "must lie between 0 and 1"),
+                ("spike_variance", self.spike_variance > 0.0, ABOVE_0),
+                ("slab_variance", slab, "must be above `splbnn.spike_variance`"),
+                ("rate", self.rate > 0.0, ABOVE_0),
+                ("batch", self.batch > 0, ABOVE_0),
+                ("steps", self.steps > 0, ABOVE_0),
+                ("rounds", self.rounds > 0, ABOVE_0),
+                ("starts", self.starts > 0, ABOVE_0),
+            ],
+        )
+    }
+
+    /// See [`Selector::shortened`](super::Selector::shortened).
+    pub(super) fn shortened(self, most: u64) -> Self {
+        let whole = self.steps + self.rounds as u64 * self.fine_tune_steps;
+        if whole <= most {
+            return self;
         }
+        let scaled = |steps: u64| (steps as f64 * most as f64 / whole as f64).round() as u64;
+        let (steps, fine_tune_steps) = (scaled(self.steps).max(1), scaled(self.fine_tune_steps));
+        Self { steps, fine_tune_steps, ..self }
+    }
+
+    fn mixture(&self) -> Result<Mixture> {
+        self.check()?;
+        let (spike, slab, inclusion) = (self.spike_variance, self.slab_variance, self.inclusion);
         let c1 = (inclusion / (1.0 - inclusion)).ln() + 0.5 * (spike / slab).ln();
         let c2 = 0.5 / spike - 0.5 / slab;
         Ok(Mixture { c1, c2, spike, slab, inclusion })
@@ -232,6 +249,8 @@ impl Splbnn {
         for (at, w) in weights[layer.clone()].iter().enumerate() {
             scores[at % columns] = scores[at % columns].max(f64::from(w.abs()));
         }
+        // Deviation: the authors' program does this twice on Example 1 and once on the others; here it is
+        // twice on all, as the second round removes what fine-tuning has shrunk.
         for round in 0..self.rounds {
             weights.iter_mut().for_each(|w| {
                 if f64::from(w.abs()) <= threshold {
@@ -301,8 +320,10 @@ fn reduced(network: &Network, data: &Dataset, live: &[usize]) -> (Network, Vec<u
     }
 }
 
-/// A start that keeps more weights than this did not become sparse and is not compared: its Hessian would
-/// have a million entries and more.
+/// A start that keeps more weights than this did not become sparse and is not compared.
+///
+/// Deviation: the authors' program computes the evidence of every start. The Hessian of such a one would
+/// have a million entries and more, so it counts as a start without evidence.
 const MOST_KEPT: usize = 1000;
 
 /// ln p(D | structure) ≈ −N ℓ + (d/2) ln 2π − (d/2) ln N − ½ ln |det H|, with ℓ the mean loss plus

@@ -13,6 +13,7 @@ use super::found::{Found, PathPoint, Predictor};
 use super::network::{
     Adam, Batches, STEPS_A_LOOK, Shape, check_loss, check_stop, judged, network_size, perceptron,
 };
+use super::{ABOVE_0, LAYERS, has_units, require};
 use crate::config::Activation;
 use crate::data::Bundle;
 use crate::error::{Error, Result};
@@ -28,7 +29,12 @@ const WORTHWHILE: f64 = 0.8;
 ///
 /// mean loss + λ/p Σⱼ P(zⱼ > 0), P(zⱼ > 0) = Φ(μⱼ/σ),
 ///
-/// by Adam. Without noise, `zⱼ = min(1, max(0, μⱼ))`; a column is selected where it is above 0.
+/// by Adam.
+///
+/// Deviation: the publication prints λ Σⱼ P(zⱼ > 0). The mean in place of the sum is what its program
+/// has as we know it, and makes a λ mean the same for any number of columns.
+///
+/// Without noise, `zⱼ = min(1, max(0, μⱼ))`; a column is selected where it is above 0.
 /// Penalties are run from the smallest on, each anew on the columns that the one before has not
 /// closed; the largest is taken whose validation loss is within one standard error of the least.
 ///
@@ -101,21 +107,21 @@ impl StochasticGates {
         row * penalties * (rows * self.epochs) as f64
     }
 
-    fn check(&self) -> Result<()> {
-        let usable = !self.hidden.is_empty()
-            && !self.penalties.is_empty()
-            && self.penalties.iter().all(|l| *l > 0.0 && l.is_finite())
-            && self.sigma > 0.0
-            && self.rate > 0.0
-            && self.epochs > 0
-            && self.batch > 0;
-        if usable {
-            return Ok(());
-        }
-        Err(Error::Data(
-            "stochastic gates need a hidden layer, penalties, noise, a rate, epochs and a batch above 0"
-                .into(),
-        ))
+    /// See [`Selector::check`](super::Selector::check).
+    pub(super) fn check(&self) -> Result<()> {
+        let penalties =
+            !self.penalties.is_empty() && self.penalties.iter().all(|l| *l > 0.0 && l.is_finite());
+        require(
+            "stochastic-gates",
+            &[
+                ("hidden", has_units(&self.hidden), LAYERS),
+                ("penalties", penalties, "must have one, and all must be above 0"),
+                ("sigma", self.sigma > 0.0, ABOVE_0),
+                ("rate", self.rate > 0.0, ABOVE_0),
+                ("epochs", self.epochs > 0, ABOVE_0),
+                ("batch", self.batch > 0, ABOVE_0),
+            ],
+        )
     }
 
     /// See [`Selector::fit`](super::Selector::fit).

@@ -14,9 +14,10 @@ use super::found::{Found, Predictor, threshold_path};
 use super::network::{
     Adam, Batches, STEPS_A_LOOK, Shape, check_loss, check_stop, network_size, perceptron,
 };
+use super::{ABOVE_0, LAYERS, has_units, require};
 use crate::config::Activation;
 use crate::data::Bundle;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::posterior::Posterior;
 use crate::train::Snapshot;
 
@@ -188,21 +189,20 @@ impl Svbnn {
         -(parameters as f64).ln() - 0.1 * size
     }
 
-    fn check(&self) -> Result<()> {
-        let usable = !self.hidden.is_empty()
-            && self.rate > 0.0
-            && self.batch > 0
-            && self.steps > 0
-            && self.slab_sd > 0.0
-            && self.softness > 0.0
-            && self.members > 0;
-        if usable {
-            return Ok(());
-        }
-        Err(Error::Data(
-            "SVBNN needs hidden layers, and rate, batch, steps, slab, softness and members above 0"
-                .into(),
-        ))
+    /// See [`Selector::check`](super::Selector::check).
+    pub(super) fn check(&self) -> Result<()> {
+        require(
+            "svbnn",
+            &[
+                ("hidden", has_units(&self.hidden), LAYERS),
+                ("rate", self.rate > 0.0, ABOVE_0),
+                ("batch", self.batch > 0, ABOVE_0),
+                ("steps", self.steps > 0, ABOVE_0),
+                ("slab_sd", self.slab_sd > 0.0, ABOVE_0),
+                ("softness", self.softness > 0.0, ABOVE_0),
+                ("members", self.members > 0, ABOVE_0),
+            ],
+        )
     }
 
     /// See [`Selector::fit`](super::Selector::fit).

@@ -3,12 +3,13 @@ use std::path::{Path, PathBuf};
 use thinfer::data::table::human_bytes;
 use thinfer::metrics::Spread;
 use thinfer::reproduce::images::{
-    Cost, Measured, Outcome, PaperTable, Plan, Setting, Source, Summary, Watcher, collect,
+    Cost, Failure, Measured, Outcome, PaperTable, Plan, Setting, Source, Summary, Watcher, collect,
     reproduce,
 };
 use thinfer::train::{Observer, Record};
 use thinfer::{Error, Result};
 
+use super::{Seeds, all_done, seeds_of, warning};
 use crate::context::Context;
 use crate::device::DeviceArgs;
 use crate::interrupt;
@@ -57,22 +58,6 @@ pub(super) struct Args {
     device: DeviceArgs,
 }
 
-#[derive(Clone)]
-struct Seeds(Vec<u64>);
-
-fn seeds_of(text: &str) -> std::result::Result<Seeds, String> {
-    let wrong = || "a number of seeds such as 3, or a range such as 4..6".to_owned();
-    let number = |text: &str| text.trim().parse::<u64>().map_err(|_| wrong());
-    let (first, last) = match text.split_once("..") {
-        Some((first, last)) => (number(first)?, number(last.trim_start_matches('='))?),
-        None => (1, number(text)?),
-    };
-    if first > last || last - first >= 10_000 {
-        return Err(wrong());
-    }
-    Ok(Seeds((first..=last).collect()))
-}
-
 pub(super) fn run(table: PaperTable, args: &Args, context: &Context) -> anyhow::Result<()> {
     let mut plan = Plan::new(table, &args.rows, args.seeds.0.clone())?;
     plan.budget_epochs = args.budget_epochs.map(usize::from);
@@ -118,11 +103,12 @@ pub(super) fn run(table: PaperTable, args: &Args, context: &Context) -> anyhow::
             format!("interrupted; the same command goes on with what is in {}", out.display())
         })
     })?;
-    for failure in &measured.failures {
-        context.say(&format!("{}, seed {}: {}", failure.row, failure.seed, failure.reason));
+    if let Some(file) = &measured.file {
+        context.say(&format!("wrote {}", file.display()));
     }
-    context.say(&format!("wrote {}", out.join(plan.file()).display()));
-    context.result(&serde_json::to_value(&measured)?, || to_text(&measured))
+    context.result(&serde_json::to_value(&measured)?, || to_text(&measured))?;
+    let failed = |f: &Failure| format!("{}, seed {}: {}", f.row, f.seed, f.reason);
+    all_done(&measured.failures.iter().map(failed).collect::<Vec<_>>(), measured.runs.len())
 }
 
 /// Tells of runs as they come and go.
@@ -154,15 +140,6 @@ impl Watcher for Watch<'_> {
     fn notice(&self, text: &str) {
         self.progress.notice(text);
     }
-}
-
-/// What stands above numbers of scaled-down schedules.
-fn warning(budget: Option<usize>) -> String {
-    budget.map_or_else(String::new, |epochs| {
-        format!(
-            "Short runs: schedules of more than {epochs} epochs are scaled down to {epochs}; this is not the paper's table\n\n"
-        )
-    })
 }
 
 fn costs_to_text(plan: &Plan, costs: &[Cost], device: &str) -> String {
@@ -273,19 +250,4 @@ fn line(row: &Summary) -> Vec<String> {
         format!("{}/{}", row.runs, row.asked),
         or_nothing(row.seconds.map(|s| number(s.mean))),
     ]
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn seeds_are_a_number_or_a_range() {
-        assert_eq!(seeds_of("3").unwrap().0, [1, 2, 3]);
-        assert_eq!(seeds_of("4..6").unwrap().0, [4, 5, 6]);
-        assert_eq!(seeds_of("7..=7").unwrap().0, [7]);
-        for wrong in ["", "0", "x", "6..4", "1,2", "-1", "..", "1..100000"] {
-            assert!(seeds_of(wrong).is_err_and(|text| text.contains("4..6")), "{wrong}");
-        }
-    }
 }

@@ -47,3 +47,57 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<()> {
         What::Figure2(args) => figure::run(Figure::Pruning, args, context),
     }
 }
+
+/// The seeds of the runs.
+#[derive(Clone)]
+struct Seeds(Vec<u64>);
+
+fn seeds_of(text: &str) -> Result<Seeds, String> {
+    let wrong = || "a number of seeds such as 3, or a range such as 4..6".to_owned();
+    let number = |text: &str| text.trim().parse::<u64>().map_err(|_| wrong());
+    let (first, last) = match text.split_once("..") {
+        Some((first, last)) => (number(first)?, number(last.trim_start_matches('='))?),
+        None => (1, number(text)?),
+    };
+    if first > last || last - first >= 10_000 {
+        return Err(wrong());
+    }
+    Ok(Seeds((first..=last).collect()))
+}
+
+/// What stands above numbers of scaled-down schedules.
+fn warning(budget: Option<usize>) -> String {
+    budget.map_or_else(String::new, |epochs| {
+        format!(
+            "Short runs: schedules of more than {epochs} epochs are scaled down to {epochs}; this is not the paper's table\n\n"
+        )
+    })
+}
+
+/// A failure where runs failed: the table is printed, and is not what was asked for.
+fn all_done(failed: &[String], done: usize) -> anyhow::Result<()> {
+    if failed.is_empty() {
+        return Ok(());
+    }
+    let runs = failed.len() + done;
+    anyhow::bail!(
+        "{} of {runs} runs failed and are missing in the table; the same command tries them again\n  {}",
+        failed.len(),
+        failed.join("\n  ")
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seeds_are_a_number_or_a_range() {
+        assert_eq!(seeds_of("3").unwrap().0, [1, 2, 3]);
+        assert_eq!(seeds_of("4..6").unwrap().0, [4, 5, 6]);
+        assert_eq!(seeds_of("7..=7").unwrap().0, [7]);
+        for wrong in ["", "0", "x", "6..4", "1,2", "-1", "..", "1..100000"] {
+            assert!(seeds_of(wrong).is_err_and(|text| text.contains("4..6")), "{wrong}");
+        }
+    }
+}

@@ -2,8 +2,9 @@ use std::path::PathBuf;
 
 use thinfer::data::simulate::Example;
 use thinfer::metrics::Spread;
-use thinfer::reproduce::{Cost, Plan, Row, Summary, Table4, collect, table4};
+use thinfer::reproduce::{Cost, Failure, Plan, Row, Summary, Table4, collect, table4};
 
+use super::{Seeds, all_done, seeds_of, warning};
 use crate::context::Context;
 use crate::device::CpuArgs;
 use crate::interrupt;
@@ -30,14 +31,20 @@ pub(super) struct Args {
     #[arg(long, value_enum, value_delimiter = ',', hide_possible_values = true)]
     rows: Vec<RowArg>,
     /// Independent data sets for each, with the seeds 1, 2, …
-    #[arg(long, alias = "seeds", default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..))]
     repeats: u16,
+    /// The same as seeds: 3 for 1, 2 and 3; 4..6 for 4, 5 and 6
+    #[arg(long, value_name = "SEEDS", value_parser = seeds_of, conflicts_with = "repeats")]
+    seeds: Option<Seeds>,
+    /// Scale longer runs down to so many epochs; kept apart from whole runs
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    budget_epochs: Option<u16>,
     /// Change a setting of the shipped configurations or of a row
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
-    /// A folder for the results of every run
-    #[arg(long, value_name = "DIR")]
-    out: Option<PathBuf>,
+    /// The folder of runs and results
+    #[arg(long, value_name = "DIR", default_value = "runs/table4")]
+    out: PathBuf,
     /// Runs at a time [default: one a core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     jobs: Option<u16>,
@@ -45,7 +52,7 @@ pub(super) struct Args {
     #[arg(long)]
     plan: bool,
     /// Print what --out holds, run nothing
-    #[arg(long, requires = "out", conflicts_with = "plan")]
+    #[arg(long, conflicts_with = "plan")]
     collect: bool,
     #[command(flatten)]
     device: CpuArgs,
@@ -105,44 +112,52 @@ pub(super) fn run(args: &Args, context: &Context) -> anyhow::Result<()> {
     let plan = Plan {
         examples: args.examples.iter().map(|&example| example.into()).collect(),
         rows: if rows.is_empty() { Row::ALL.to_vec() } else { rows },
-        repeats: usize::from(args.repeats),
+        seeds: match &args.seeds {
+            Some(seeds) => seeds.0.clone(),
+            None => (1..=u64::from(args.repeats)).collect(),
+        },
+        budget_epochs: args.budget_epochs.map(usize::from),
         overrides: args.set.clone(),
         jobs: args.jobs.map(usize::from),
     };
     if args.plan {
-        let costs = plan.costs(args.out.as_deref())?;
+        let costs = plan.costs(Some(&args.out))?;
         let left: f64 = costs.iter().map(Cost::seconds_left).sum();
-        let json = serde_json::json!({ "lines": costs, "seconds_left": left });
-        return context.result(&json, || costs_to_text(&costs, left));
+        let json = serde_json::json!({
+            "budget_epochs": plan.budget_epochs, "lines": costs, "seconds_left": left,
+        });
+        return context
+            .result(&json, || warning(plan.budget_epochs) + &costs_to_text(&costs, left));
     }
-    if let (true, Some(out)) = (args.collect, &args.out) {
-        let table = collect(&plan, out)?;
+    if args.collect {
+        let table = collect(&plan, &args.out)?;
         return context.result(&serde_json::to_value(&table)?, || to_text(&table));
     }
     let stop = interrupt::stop_flag(context)?;
-    let runs = plan.examples.len() * plan.rows.len() * plan.repeats;
+    let costs = plan.costs(Some(&args.out))?;
+    let runs: usize = costs.iter().map(|cost| cost.repeats).sum();
+    let done: usize = costs.iter().map(|cost| cost.done).sum();
     let side_by_side = plan.jobs.map_or("one a core".to_owned(), |n| format!("{n} at a time"));
-    context.say(&format!("{chosen}; {runs} runs, {side_by_side}"));
+    context.say(&format!("{chosen}; {runs} runs, {done} of them done, {side_by_side}"));
     let progress = Progress::of(context, &chosen, "runs");
-    let table = table4(&plan, args.out.as_deref(), stop, &progress);
+    let table = table4(&plan, Some(&args.out), stop, &progress);
     progress.finish();
     let table = table.map_err(|error| {
-        interrupt::explain(error, || match &args.out {
-            Some(out) => format!(
+        interrupt::explain(error, || {
+            format!(
                 "interrupted; finished runs are in {}, the same command goes on from there",
-                out.display()
-            ),
-            None => "interrupted; nothing was kept, give --out to go on another time".into(),
+                args.out.display()
+            )
         })
     })?;
-    for failure in &table.failures {
-        let (example, row) = (failure.example.name(), failure.method.name());
-        context.say(&format!("{example} {row} {}: {}", failure.repeat, failure.reason));
+    if let Some(file) = &table.file {
+        context.say(&format!("wrote {}", file.display()));
     }
-    if let Some(out) = &args.out {
-        context.say(&format!("wrote {}", out.join("table4.json").display()));
-    }
-    context.result(&serde_json::to_value(&table)?, || to_text(&table))
+    context.result(&serde_json::to_value(&table)?, || to_text(&table))?;
+    let failed = |f: &Failure| {
+        format!("{} {}, seed {}: {}", f.example.name(), f.method.name(), f.repeat, f.reason)
+    };
+    all_done(&table.failures.iter().map(failed).collect::<Vec<_>>(), table.runs.len())
 }
 
 fn costs_to_text(costs: &[Cost], left: f64) -> String {
@@ -170,7 +185,8 @@ fn to_text(table: &Table4) -> String {
     let mut rows = vec![head.map(str::to_owned).to_vec()];
     rows.extend(table.rows.iter().map(line));
     format!(
-        "{}\n{}\nMSE, or accuracy (Example 3), on the test rows, which are new to every method; last: the last sample\nalone; exact: repeats with exactly the right variables; n: runs that are there, of those asked for\n{} runs, {}, thinfer {}\n",
+        "{}{}\n{}\nMSE, or accuracy (Example 3), on the test rows, which are new to every method; last: the last sample\nalone; exact: repeats with exactly the right variables; n: runs that are there, of those asked for\n{} runs, {}, thinfer {}\n",
+        warning(table.budget_epochs),
         align(&rows),
         inclusion(table),
         table.runs.len(),

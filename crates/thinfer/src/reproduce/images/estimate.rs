@@ -6,6 +6,7 @@ use std::time::Instant;
 use serde::Serialize;
 use thinfer_engine::{Arena, Network, Plan as Pass, Shape};
 
+use super::super::table_file::results;
 use super::outcome::Outcome;
 use super::plan::{Job, Plan};
 use crate::bench::random_batch;
@@ -84,7 +85,7 @@ impl Plan {
     /// What running the plan on a device would cost, beside what `out` holds already.
     pub fn costs(&self, out: &Path, device: Device, device_name: &str) -> Result<Vec<Cost>> {
         let jobs = self.jobs()?;
-        let kept: Vec<Outcome> = outcomes(out);
+        let kept: Vec<Outcome> = results(out);
         let mut rate = None;
         let mut costs: Vec<Cost> = Vec::new();
         for row in &self.rows {
@@ -130,15 +131,6 @@ impl Plan {
         }
         Ok(costs)
     }
-}
-
-/// Every finished run in a folder, whatever its settings.
-fn outcomes(out: &Path) -> Vec<Outcome> {
-    let files = std::fs::read_dir(out.join("runs")).into_iter().flatten().flatten();
-    let files =
-        files.map(|entry| entry.path()).filter(|p| p.extension().is_some_and(|e| e == "json"));
-    let read = |path| serde_json::from_str(&std::fs::read_to_string(path).ok()?).ok();
-    files.filter_map(read).collect()
 }
 
 fn seconds_an_epoch(outcomes: &[&Outcome]) -> f64 {

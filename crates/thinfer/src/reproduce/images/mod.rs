@@ -26,7 +26,7 @@ pub use summary::{Failure, Measured, Summary};
 use super::farm::farm;
 use crate::config::{Config, DataKind};
 use crate::error::{Error, Result};
-use crate::run::{Control, write_json};
+use crate::run::Control;
 use crate::train::{Device, Observer, Record};
 use outcome::Doing;
 
@@ -114,10 +114,8 @@ pub fn reproduce(plan: &Plan, setting: &Setting<'_>) -> Result<Measured> {
             Err(failure) => failures.push(failure),
         }
     }
-    let table = plan.table_of(runs, failures);
-    std::fs::create_dir_all(out).map_err(|e| Error::file("create", out, e))?;
-    write_json(&out.join(plan.file()), &table)?;
-    Ok(table)
+    let file = plan.write_table(out, failures.clone())?;
+    Ok(Measured { file: Some(file), ..plan.table_of(runs, failures) })
 }
 
 /// ImageNet is the one set of the tables that `thinfer data get` does not know.
@@ -131,14 +129,10 @@ fn check_place(config: &Config) -> Result<()> {
     )))
 }
 
-/// The table of the runs that `out` holds; nothing is run, and what is not there is missing.
+/// The table of the runs that `out` holds; nothing is run or written, and what is not there is missing.
 pub fn collect(plan: &Plan, out: &Path) -> Result<Measured> {
     let runs = plan.jobs()?.iter().filter_map(|job| job.kept(out)).collect();
-    let table = plan.table_of(runs, Vec::new());
-    if out.is_dir() {
-        write_json(&out.join(plan.file()), &table)?;
-    }
-    Ok(table)
+    Ok(plan.table_of(runs, Vec::new()))
 }
 
 /// One run among several.

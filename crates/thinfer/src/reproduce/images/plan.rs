@@ -4,11 +4,14 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
+use super::super::table_file::{place, results};
 use super::budget::shortened;
 use super::outcome::Outcome;
 use super::row::{PaperTable, Row};
+use super::summary::Failure;
 use crate::config::Config;
 use crate::error::{Error, Result};
+use crate::run::write_json;
 
 /// What to run.
 #[derive(Clone, Debug)]
@@ -151,11 +154,40 @@ impl Plan {
         Ok(counts)
     }
 
-    /// The name of the file with the whole table; that of short runs is another.
-    pub fn file(&self) -> String {
-        match self.budget_epochs {
-            Some(epochs) => format!("{}-{epochs}-epochs.json", self.table.name()),
-            None => format!("{}.json", self.table.name()),
-        }
+    /// Writes the table of all runs in `out` with these settings, also of rows and seeds that this
+    /// plan does not ask for; says where.
+    pub(super) fn write_table(&self, out: &Path, failures: Vec<Failure>) -> Result<PathBuf> {
+        // The table of short runs is another.
+        let name = match self.budget_epochs {
+            Some(epochs) => format!("{}-{epochs}-epochs", self.table.name()),
+            None => self.table.name().to_owned(),
+        };
+        let known = self.table.rows();
+        let ours = |run: &Outcome| known.iter().any(|row| row.made(run) && self.gave(row, run));
+        let (path, written) = place(out, &name, self.settings(&known), ours);
+        let mut runs: Vec<Outcome> = results(out);
+        runs.retain(ours);
+        runs.extend(written);
+        let key = |run: &Outcome| (run.network.clone(), run.method.clone(), run.percent, run.seed);
+        runs.sort_by_key(key);
+        runs.dedup_by_key(|run| key(run));
+        std::fs::create_dir_all(out).map_err(|e| Error::file("create", out, e))?;
+        write_json(&path, &self.table_of(runs, failures))?;
+        Ok(path)
+    }
+
+    /// Whether a run of `row` has the settings of this plan.
+    fn gave(&self, row: &Row, run: &Outcome) -> bool {
+        let fingerprint = |config: Config| config.fingerprint().ok();
+        let config = self.config(row, run.seed).ok().flatten();
+        config.and_then(|(config, _)| fingerprint(config)) == Some(run.fingerprint)
+    }
+
+    /// A number that differs where the settings of any row do.
+    fn settings(&self, rows: &[Row]) -> u32 {
+        let configs = rows.iter().filter_map(|row| self.config(row, 1).ok().flatten());
+        let numbers = configs.filter_map(|(config, _)| config.fingerprint().ok());
+        let bytes: Vec<u8> = numbers.flat_map(u32::to_le_bytes).collect();
+        crc32fast::hash(&bytes)
     }
 }

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::outcome::Outcome;
 use crate::error::{Error, Result};
 
 /// All shipped configurations by name, as the build found them in `configs/`.
@@ -175,6 +176,12 @@ impl Row {
             || format!("{network}-{method}"),
             |percent| format!("{network}-{method}-{percent}"),
         )
+    }
+
+    /// Whether a run is one of this row, with whatever settings.
+    pub(super) fn made(&self, run: &Outcome) -> bool {
+        (run.network.as_str(), run.method.as_str(), run.percent)
+            == (self.network, self.method, self.percent)
     }
 
     fn is_in(&self, name: &str) -> bool {

@@ -1,5 +1,7 @@
 //! Runs of one row, together.
 
+use std::path::PathBuf;
+
 use serde::Serialize;
 
 use super::outcome::Outcome;
@@ -71,26 +73,30 @@ pub struct Measured {
     pub overrides: Vec<String>,
     /// The version of the program.
     pub thinfer: &'static str,
+    /// The file with these and all other runs in the folder that have the same settings, where one
+    /// was written.
+    #[serde(skip)]
+    pub file: Option<PathBuf>,
 }
 
 impl Plan {
     /// The table of some runs.
     pub(super) fn table_of(&self, mut runs: Vec<Outcome>, mut failures: Vec<Failure>) -> Measured {
-        let place = |network: &str, method: &str, percent: Option<u32>| {
-            self.rows
-                .iter()
-                .position(|r| (r.network, r.method, r.percent) == (network, method, percent))
-        };
-        runs.sort_by_key(|run| (place(&run.network, &run.method, run.percent), run.seed));
+        let known = self.table.rows();
+        runs.sort_by_key(|run| (known.iter().position(|row| row.made(run)), run.seed));
         failures.sort_by_key(|failure| {
-            (self.rows.iter().position(|row| row.name() == failure.row), failure.seed)
+            (known.iter().position(|row| row.name() == failure.row), failure.seed)
         });
-        let rows = self.rows.iter().map(|row| {
-            let of_row = |r: &&Outcome| {
-                (r.network.as_str(), r.method.as_str(), r.percent)
-                    == (row.network, row.method, row.percent)
-            };
-            line(row, self.seeds.len(), &runs.iter().filter(of_row).collect::<Vec<_>>())
+        // Of rows that are there and not asked for, what is there counts as asked for.
+        let rows = known.iter().filter_map(|row| {
+            let of_row: Vec<&Outcome> = runs.iter().filter(|run| row.made(run)).collect();
+            let mut seeds: Vec<u64> = of_row.iter().map(|run| run.seed).collect();
+            if self.rows.contains(row) {
+                seeds.extend(&self.seeds);
+            }
+            seeds.sort_unstable();
+            seeds.dedup();
+            (!seeds.is_empty()).then(|| line(row, seeds.len(), &of_row))
         });
         Measured {
             table: self.table,
@@ -100,6 +106,7 @@ impl Plan {
             failures,
             overrides: self.overrides.clone(),
             thinfer: env!("CARGO_PKG_VERSION"),
+            file: None,
         }
     }
 }

@@ -4,9 +4,9 @@
 mod outcome;
 mod plan;
 mod row;
+mod scored;
 mod summary;
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Instant;
@@ -21,7 +21,6 @@ use crate::error::{Error, Result};
 use crate::run::write_json;
 use crate::train::Observer;
 use plan::Job;
-use summary::summarise;
 
 /// Runs the plan, one run a core. With a folder every finished run is kept there, and runs that are
 /// there already are not done again. A run that fails on its data is missing in the table, with the
@@ -64,55 +63,22 @@ pub fn table4(
             Err(failure) => failures.push(failure),
         }
     }
-    let table = assemble(plan, runs, failures, started, side_by_side)?;
-    if let Some(folder) = folder {
-        write_json(&folder.join("table4.json"), &table)?;
-    }
-    Ok(table)
+    let seconds = started.elapsed().as_secs_f64();
+    let table = plan.table_of(runs, failures, seconds, side_by_side)?;
+    let Some(folder) = folder else { return Ok(table) };
+    let file = plan.write_table(folder, table.clone())?;
+    Ok(Table4 { file: Some(file), ..table })
 }
 
-/// The table of the runs that `folder` holds; nothing is run, and what is not there is missing.
+/// The table of the runs that `folder` holds; nothing is run or written, and what is not there is
+/// missing.
 pub fn collect(plan: &Plan, folder: &Path) -> Result<Table4> {
     let started = Instant::now();
     let mut runs = Vec::new();
     for job in plan.jobs() {
         runs.extend(plan.kept(Some(folder), job)?);
     }
-    let table = assemble(plan, runs, Vec::new(), started, 0)?;
-    if folder.is_dir() {
-        write_json(&folder.join("table4.json"), &table)?;
-    }
-    Ok(table)
-}
-
-fn assemble(
-    plan: &Plan,
-    mut runs: Vec<Outcome>,
-    mut failures: Vec<Failure>,
-    started: Instant,
-    jobs: usize,
-) -> Result<Table4> {
-    runs.sort_by_key(|o| (o.example, o.method, o.repeat));
-    failures.sort_by_key(|f| (f.example, f.method, f.repeat));
-    let (mut configs, mut selectors) = (BTreeMap::new(), BTreeMap::new());
-    for &example in &plan.examples {
-        configs.insert(example.name().to_owned(), plan.config(example, Row::Dfp, 1)?);
-        for &row in &plan.rows {
-            if let Some(selector) = plan.selector(example, row)? {
-                selectors.insert(format!("{}-{}", example.name(), row.name()), selector);
-            }
-        }
-    }
-    Ok(Table4 {
-        rows: summarise(plan, &runs),
-        runs,
-        failures,
-        seconds: started.elapsed().as_secs_f64(),
-        thinfer: env!("CARGO_PKG_VERSION"),
-        jobs,
-        configs,
-        selectors,
-    })
+    plan.table_of(runs, Vec::new(), started.elapsed().as_secs_f64(), 0)
 }
 
 fn failure(job: Job, error: &Error) -> Failure {

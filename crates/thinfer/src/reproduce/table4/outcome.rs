@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::plan::{Job, Plan};
 use super::row::Row;
+use super::scored::Scored;
 use crate::config::Config;
 use crate::data::Bundle;
 use crate::data::simulate::Example;
@@ -25,7 +26,7 @@ pub struct Outcome {
     /// The row.
     pub method: Row,
     /// The repeat, which is also the seed of data and method.
-    pub repeat: usize,
+    pub repeat: u64,
     /// The fingerprint of the settings, so that results of others are not mixed in.
     pub fingerprint: u32,
     /// Test MSE of the prediction, for EM-MCMC the posterior average.
@@ -170,8 +171,9 @@ fn run_em_mcmc(
     job: Job,
     stop: &AtomicBool,
 ) -> Result<Outcome> {
-    let specs = chain_specs(config, data)?;
+    let mut specs = chain_specs(config, data)?;
     let network = specs[0].network.clone();
+    let scored = Scored::watch(config, &mut specs[0])?;
     let started = Instant::now();
     let setting = Setting::in_memory(stop, &Silent, 1);
     let results = run_chains(specs, &data.train, &setting)?;
@@ -179,17 +181,13 @@ fn run_em_mcmc(
     let evaluation = evaluate(&network, data, &results)?;
     let number = |name: &String| data.names.iter().position(|n| n == name);
     let selected: Vec<usize> = evaluation.selected.iter().filter_map(number).collect();
-    // The samples of early cycles are denser than the last ones, so that the share of samples which
-    // read a variable is a path from all that were ever in to those that always were.
-    let shares: Vec<f64> =
-        data.names.iter().map(|n| evaluation.inclusion.get(n).copied().unwrap_or(0.0)).collect();
     Ok(Outcome {
         mse: evaluation.posterior.mse,
         accuracy: evaluation.posterior.accuracy,
         last_mse: evaluation.last.mse,
         last_accuracy: evaluation.last.accuracy,
         members: evaluation.posterior.members,
-        path: path_quality(&threshold_path(&shares), truth),
+        path: path_quality(&threshold_path(&scored.scores()), truth),
         largest_loss: Some(evaluation.behaviour.largest_loss),
         final_loss: Some(evaluation.behaviour.final_loss),
         clipped_steps: Some(evaluation.behaviour.clipped_steps),

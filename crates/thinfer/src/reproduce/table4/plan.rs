@@ -4,11 +4,15 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
+use super::super::images::shortened;
+use super::super::table_file::{place, results};
 use super::outcome::Outcome;
 use super::row::Row;
+use super::summary::Table4;
 use crate::config::Config;
 use crate::data::simulate::Example;
 use crate::error::{Error, Result};
+use crate::run::write_json;
 use crate::selectors::Selector;
 
 /// Multiply-adds a second of one core in training, for estimates: between what the narrow first layer
@@ -22,8 +26,10 @@ pub struct Plan {
     pub examples: Vec<Example>,
     /// Rows.
     pub rows: Vec<Row>,
-    /// Independent data sets; repeat r has the seed r.
-    pub repeats: usize,
+    /// The seeds; each is an independent data set, and a repeat of every row.
+    pub seeds: Vec<u64>,
+    /// The most epochs that a run may have; longer ones are scaled down to it. The lasso has none.
+    pub budget_epochs: Option<usize>,
     /// `a.b=c` settings on top of the shipped configurations, or of a selector as in
     /// `splbnn.starts=3`.
     pub overrides: Vec<String>,
@@ -36,7 +42,7 @@ pub struct Plan {
 pub(super) struct Job {
     pub(super) example: Example,
     pub(super) row: Row,
-    pub(super) repeat: usize,
+    pub(super) repeat: u64,
 }
 
 /// What one line of the table will cost.
@@ -76,7 +82,7 @@ fn shipped(example: Example) -> &'static str {
 
 impl Plan {
     /// The configuration of one run. Selectors take their data from it.
-    pub fn config(&self, example: Example, row: Row, repeat: usize) -> Result<Config> {
+    pub fn config(&self, example: Example, row: Row, repeat: u64) -> Result<Config> {
         let mut overrides = vec![
             format!("seed={repeat}"),
             format!("prune.regrow={}", row == Row::Dpf),
@@ -89,12 +95,20 @@ impl Plan {
         }
         let of_a_row = |text: &&String| Row::ALL.iter().any(|row| row.setting(text).is_some());
         overrides.extend(self.overrides.iter().filter(|text| !of_a_row(text)).cloned());
-        Config::parse(shipped(example), &overrides)
+        let config = Config::parse(shipped(example), &overrides)?;
+        let budget = self.budget_epochs.filter(|_| matches!(row, Row::Dfp | Row::Dpf));
+        let short = budget.map(|epochs| shortened(&config, epochs)).transpose()?;
+        Ok(short.flatten().unwrap_or(config))
     }
 
-    /// The selector of a row, or `None` where it is EM-MCMC.
+    /// The selector of a row, or `None` where it is EM-MCMC. Settings that it cannot run with are
+    /// refused here, before anything runs.
     pub fn selector(&self, example: Example, row: Row) -> Result<Option<Selector>> {
-        row.selector(example, &self.overrides)
+        let Some(selector) = row.selector(example, &self.overrides)? else { return Ok(None) };
+        let rows = self.config(example, row, 1)?.data.train_rows;
+        selector.check(rows)?;
+        let short = self.budget_epochs.map(|epochs| selector.shortened(rows, epochs));
+        Ok(Some(short.unwrap_or(selector)))
     }
 
     /// A number that differs where the results could.
@@ -112,7 +126,7 @@ impl Plan {
         let mut jobs = Vec::new();
         for &example in Example::ALL.iter().filter(|e| self.examples.contains(e)) {
             for &row in Row::ALL.iter().filter(|r| self.rows.contains(r)) {
-                jobs.extend((1..=self.repeats).map(|repeat| Job { example, row, repeat }));
+                jobs.extend(self.seeds.iter().map(|&repeat| Job { example, row, repeat }));
             }
         }
         jobs
@@ -169,6 +183,38 @@ impl Plan {
         Ok(read(self.path(folder, job)?).or_else(|| read(folder.join("runs").join(old))))
     }
 
+    /// Writes the table of all runs in `folder` with these settings, also of designs, rows and seeds
+    /// that this plan does not ask for; says where.
+    pub(super) fn write_table(&self, folder: &Path, made: Table4) -> Result<PathBuf> {
+        // The table of short runs is another.
+        let name = match self.budget_epochs {
+            Some(epochs) => format!("table4-{epochs}-epochs"),
+            None => "table4".to_owned(),
+        };
+        let ours = |run: &Outcome| {
+            let Outcome { example, method: row, repeat, fingerprint, .. } = *run;
+            self.fingerprint(Job { example, row, repeat }).is_ok_and(|own| own == fingerprint)
+        };
+        let (path, written) = place(folder, &name, self.settings(), ours);
+        let mut runs: Vec<Outcome> = results(folder);
+        runs.retain(ours);
+        runs.extend(written);
+        runs.sort_by_key(|run| (run.example, run.method, run.repeat));
+        runs.dedup_by_key(|run| (run.example, run.method, run.repeat));
+        write_json(&path, &self.table_of(runs, made.failures, made.seconds, made.jobs)?)?;
+        Ok(path)
+    }
+
+    /// A number that differs where the settings of any row do.
+    fn settings(&self) -> u32 {
+        let mut bytes = Vec::new();
+        for example in Example::ALL {
+            let rows = Row::ALL.map(|row| self.fingerprint(Job { example, row, repeat: 1 }));
+            bytes.extend(rows.into_iter().flatten().flat_map(u32::to_le_bytes));
+        }
+        crc32fast::hash(&bytes)
+    }
+
     /// What running the plan would cost, beside what `folder` holds already.
     pub fn costs(&self, folder: Option<&Path>) -> Result<Vec<Cost>> {
         let mut costs: Vec<Cost> = Vec::new();
@@ -179,7 +225,7 @@ impl Plan {
                 costs.push(Cost {
                     example,
                     method,
-                    repeats: self.repeats,
+                    repeats: self.seeds.len(),
                     done: 0,
                     seconds_each: self.estimate(example, method)?,
                     measured: false,

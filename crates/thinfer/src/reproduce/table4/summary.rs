@@ -1,6 +1,7 @@
 //! Runs of one line of the table, together.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 
 use serde::Serialize;
 
@@ -9,6 +10,7 @@ use super::plan::Plan;
 use super::row::{Printed, Row, printed};
 use crate::config::Config;
 use crate::data::simulate::Example;
+use crate::error::Result;
 use crate::metrics::Spread;
 use crate::selectors::Selector;
 
@@ -65,7 +67,7 @@ pub struct Failure {
     /// The row.
     pub method: Row,
     /// The repeat.
-    pub repeat: usize,
+    pub repeat: u64,
     /// Why.
     pub reason: String,
 }
@@ -85,23 +87,72 @@ pub struct Table4 {
     pub thinfer: &'static str,
     /// Runs at a time.
     pub jobs: usize,
+    /// The most epochs of a run; set where longer ones were scaled down, which makes this another
+    /// table than the paper's.
+    pub budget_epochs: Option<usize>,
+    /// Settings besides those that are shipped.
+    pub overrides: Vec<String>,
     /// The resolved settings of every design, without the seed of the repeat.
     pub configs: BTreeMap<String, Config>,
     /// The settings of the selectors, by design and row.
     pub selectors: BTreeMap<String, Selector>,
+    /// The file with these and all other runs in the folder that have the same settings, where one
+    /// was written.
+    #[serde(skip)]
+    pub file: Option<PathBuf>,
 }
 
-pub(super) fn summarise(plan: &Plan, runs: &[Outcome]) -> Vec<Summary> {
-    let mut lines: Vec<(Example, Row)> =
-        plan.jobs().iter().map(|job| (job.example, job.row)).collect();
-    lines.dedup();
-    lines
-        .into_iter()
-        .map(|(example, row)| {
-            let of_line = |r: &&Outcome| (r.example, r.method) == (example, row);
-            line(example, row, plan.repeats, &runs.iter().filter(of_line).collect::<Vec<_>>())
+impl Plan {
+    /// The table of some runs. Of designs, rows and seeds that are there and not asked for, what is
+    /// there counts as asked for.
+    pub(super) fn table_of(
+        &self,
+        mut runs: Vec<Outcome>,
+        mut failures: Vec<Failure>,
+        seconds: f64,
+        jobs: usize,
+    ) -> Result<Table4> {
+        runs.sort_by_key(|o| (o.example, o.method, o.repeat));
+        failures.sort_by_key(|f| (f.example, f.method, f.repeat));
+        let (mut rows, mut configs, mut selectors) = (Vec::new(), BTreeMap::new(), BTreeMap::new());
+        for example in Example::ALL {
+            for row in Row::ALL {
+                let of_line = |r: &&Outcome| (r.example, r.method) == (example, row);
+                let of_line: Vec<&Outcome> = runs.iter().filter(of_line).collect();
+                let mut seeds: BTreeSet<u64> = of_line.iter().map(|r| r.repeat).collect();
+                if self.examples.contains(&example) && self.rows.contains(&row) {
+                    seeds.extend(&self.seeds);
+                }
+                if seeds.is_empty() {
+                    continue;
+                }
+                rows.push(line(example, row, seeds.len(), &of_line));
+                // Selectors take their data from it, DFP and DPF all of it; only theirs can be scaled
+                // down.
+                let em_mcmc = matches!(row, Row::Dfp | Row::Dpf);
+                if em_mcmc || !configs.contains_key(example.name()) {
+                    let of = if em_mcmc { Row::Dfp } else { row };
+                    configs.insert(example.name().to_owned(), self.config(example, of, 1)?);
+                }
+                if let Some(selector) = self.selector(example, row)? {
+                    selectors.insert(format!("{}-{}", example.name(), row.name()), selector);
+                }
+            }
+        }
+        Ok(Table4 {
+            rows,
+            runs,
+            failures,
+            seconds,
+            thinfer: env!("CARGO_PKG_VERSION"),
+            jobs,
+            budget_epochs: self.budget_epochs,
+            overrides: self.overrides.clone(),
+            configs,
+            selectors,
+            file: None,
         })
-        .collect()
+    }
 }
 
 fn line(example: Example, method: Row, asked: usize, runs: &[&Outcome]) -> Summary {

@@ -24,7 +24,8 @@ fn small(rows: &[Row]) -> Plan {
     Plan {
         examples: vec![Example::Example1, Example::Example3],
         rows: rows.to_vec(),
-        repeats: 2,
+        seeds: vec![1, 2],
+        budget_epochs: None,
         overrides: overrides.map(str::to_owned).to_vec(),
         jobs: None,
     }
@@ -121,19 +122,104 @@ fn an_interrupt_is_an_interrupt() {
 
 #[test]
 fn a_run_that_fails_is_missing_and_the_others_go_on() {
-    let mut plan = small(&[Row::Svbnn, Row::Lasso]);
-    plan.overrides.push("svbnn.members=0".to_owned());
+    let mut plan = small(&[Row::StochasticGates, Row::Lasso]);
+    plan.examples = vec![Example::Example1];
+    plan.overrides.push("stochastic-gates.rate=1e30".to_owned());
     let table = table4(&plan, None, &AtomicBool::new(false), &Silent).unwrap();
-    assert_eq!((table.runs.len(), table.failures.len()), (4, 4));
-    assert!(table.failures[0].reason.contains("above 0"));
-    assert_eq!(table.rows[0].repeats, 0);
+    assert_eq!((table.runs.len(), table.failures.len()), (2, 2));
+    assert!(table.failures[0].reason.contains("not finite"), "{:?}", table.failures);
+    assert_eq!((table.rows[0].repeats, table.rows[1].repeats), (2, 0));
+}
+
+#[test]
+fn settings_that_cannot_be_run_with_are_refused_before_anything_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    for wrong in ["svbnn.steps=0", "splbnn.starts=0", "lasso.folds=201"] {
+        let mut plan = small(&Row::ALL);
+        plan.overrides.push(wrong.to_owned());
+        let errors = [
+            plan.costs(None).unwrap_err(),
+            table4(&plan, Some(folder.path()), &AtomicBool::new(false), &Silent).unwrap_err(),
+        ];
+        for error in errors {
+            let key = wrong.split_once('=').unwrap().0;
+            assert_eq!(error.exit_code(), 2, "{error}");
+            assert!(error.to_string().contains(key), "{error}");
+        }
+    }
+    assert!(!folder.path().join("runs").exists());
+}
+
+/// Example, row, runs and runs asked for of the rows in a file.
+fn rows_of(path: &Path) -> Vec<(String, String, u64, u64)> {
+    let file: serde_json::Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+    let text = |value: &serde_json::Value| value.as_str().unwrap().to_owned();
+    let row = |row: &serde_json::Value| {
+        let counts = ["repeats", "asked"].map(|key| row[key].as_u64().unwrap());
+        (text(&row["example"]), text(&row["method"]), counts[0], counts[1])
+    };
+    file["rows"].as_array().unwrap().iter().map(row).collect()
+}
+
+#[test]
+fn the_file_of_a_table_has_all_that_lies_in_the_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let run =
+        |plan: &Plan| table4(plan, Some(folder.path()), &AtomicBool::new(false), &Silent).unwrap();
+    let usual = folder.path().join("table4.json");
+    let lasso = small(&[Row::Lasso]);
+    assert_eq!(run(&lasso).file, Some(usual.clone()));
+    let mut less = small(&[Row::StochasticGates]);
+    (less.examples, less.seeds) = (vec![Example::Example1], vec![7]);
+    assert_eq!(run(&less).rows.len(), 1);
+    let want = [
+        ("example1", "lasso", 2, 2),
+        ("example1", "stochastic-gates", 1, 1),
+        ("example3", "lasso", 2, 2),
+    ]
+    .map(|(example, row, runs, asked)| (example.to_owned(), row.to_owned(), runs, asked));
+    assert_eq!(rows_of(&usual), want);
+    let before = std::fs::read(&usual).unwrap();
+    assert_eq!(collect(&less, folder.path()).unwrap().rows.len(), 1);
+    assert_eq!(std::fs::read(&usual).unwrap(), before, "a look writes nothing");
+
+    // Other settings, and shorter runs, have files of their own.
+    let mut other = less.clone();
+    other.overrides.push("stochastic-gates.epochs=2".to_owned());
+    let beside = run(&other).file.unwrap();
+    assert_ne!(beside, usual);
+    // The lasso has no part in that setting.
+    assert_eq!(rows_of(&beside), want);
+    let short = Plan { budget_epochs: Some(1), ..less };
+    let table = run(&short);
+    assert_eq!(table.file, Some(folder.path().join("table4-1-epochs.json")));
+    assert_eq!(table.rows[0].repeats, 1);
+    assert_eq!(std::fs::read(&usual).unwrap(), before);
+}
+
+#[test]
+fn em_mcmc_has_a_path_over_its_threshold() {
+    let mut plan = small(&[Row::Dfp, Row::Dpf]);
+    (plan.examples, plan.seeds) = (vec![Example::Example1], vec![1]);
+    // As many inputs below this as above it.
+    plan.overrides.push("prune.hard_threshold=0.05".to_owned());
+    let table = table4(&plan, None, &AtomicBool::new(false), &Silent).unwrap();
+    for run in &table.runs {
+        assert!((1..8).contains(&run.selected.len()), "{run:?}");
+        assert_eq!(run.path.iter().map(|point| point.selected).max(), Some(8), "{run:?}");
+        assert!(run.path.len() > 2 && run.path.is_sorted_by(|a, b| a.at < b.at), "{run:?}");
+        // The threshold of the run is one of those on the path.
+        let at_threshold = run.path.iter().find(|point| point.at >= 0.05).unwrap();
+        assert_eq!(at_threshold.selected, run.selected.len(), "{run:?}");
+        assert_eq!(at_threshold.power, Some(run.power));
+    }
 }
 
 #[test]
 fn the_uniform_designs_run() {
     let plan = Plan {
         examples: vec![Example::Bai, Example::Friedman],
-        repeats: 1,
+        seeds: vec![1],
         ..small(&[Row::Dfp, Row::Lasso])
     };
     let table = table4(&plan, None, &AtomicBool::new(false), &Silent).unwrap();

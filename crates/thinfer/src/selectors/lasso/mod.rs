@@ -103,31 +103,33 @@ impl Lasso {
         20.0 * (self.folds + 1) as f64 * self.penalties as f64 * rows as f64 * columns as f64
     }
 
-    fn check(&self, data: &Bundle) -> Result<()> {
+    /// See [`Selector::check`](super::Selector::check).
+    pub(super) fn check(&self, rows: usize) -> Result<()> {
+        let (least, most) = (self.folds >= 2, self.folds <= rows);
+        let share = self.smallest_share > 0.0 && self.smallest_share < 1.0;
+        super::require(
+            "lasso",
+            &[
+                ("folds", least && most, "must be from 2 to the number of training rows"),
+                ("penalties", self.penalties >= 2, "must be at least 2"),
+                ("smallest_share", share, "must lie between 0 and 1"),
+            ],
+        )
+    }
+
+    fn check_data(&self, data: &Bundle) -> Result<()> {
         if data.task == Task::Classification && data.classes != 2 {
             return Err(Error::Data(format!(
                 "the logistic lasso tells 2 classes apart, the target has {}; take another selector",
                 data.classes
             )));
         }
-        let rows = data.train.rows();
-        if self.folds < 2 || self.folds > rows {
-            return Err(Error::Data(format!(
-                "{} folds of {rows} training rows; take from 2 to as many as there are rows",
-                self.folds
-            )));
-        }
-        if self.penalties < 2 || !(self.smallest_share > 0.0 && self.smallest_share < 1.0) {
-            return Err(Error::Data(
-                "a lasso path needs at least 2 penalties and an end between 0 and 1".into(),
-            ));
-        }
-        Ok(())
+        self.check(data.train.rows())
     }
 
     /// See [`Selector::fit`](super::Selector::fit).
     pub fn fit(&self, data: &Bundle, seed: u64, stop: &AtomicBool) -> Result<Found> {
-        self.check(data)?;
+        self.check_data(data)?;
         let started = Instant::now();
         let rows = data.train.rows();
         let family = match data.task {
