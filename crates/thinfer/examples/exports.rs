@@ -155,7 +155,7 @@ fn info(network: &Network, inputs: Inputs) -> Result<RunInfo, Box<dyn Error>> {
         cores: 1,
         platform: String::new(),
         notes: Vec::new(),
-        unreadable: Default::default(),
+        unreadable: thinfer::data::images::Broken::default(),
     })
 }
 

@@ -305,7 +305,7 @@ mod tests {
             cores: 1,
             platform: String::new(),
             notes: Vec::new(),
-            unreadable: Default::default(),
+            unreadable: crate::data::images::Broken::default(),
         };
         (info, posterior)
     }

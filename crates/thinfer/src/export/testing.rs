@@ -63,7 +63,7 @@ fn info(network: &Network, inputs: Inputs) -> RunInfo {
         cores: 1,
         platform: String::new(),
         notes: Vec::new(),
-        unreadable: Default::default(),
+        unreadable: crate::data::images::Broken::default(),
     }
 }
 
