@@ -94,7 +94,9 @@ fn what_cannot_be_used_has_code_1() {
     let broken = workspace.path("pictures/dog");
     fs::create_dir(&broken).unwrap();
     fs::write(broken.join("1.jpg"), b"x").unwrap();
-    let text = workspace.fails(1, &["data", "check", "pictures"]);
+    let outcome = workspace.run(&["data", "check", "pictures"]);
+    assert_eq!(outcome.code, Some(1));
+    let text = &outcome.stderr;
     assert!(text.contains("no training image of the class `dog` can be read"), "{text}");
     fs::write(workspace.path("no.tar"), [b"\x1b[31m\x07".repeat(99), vec![1; 600]].concat())
         .unwrap();
