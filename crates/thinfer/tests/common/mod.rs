@@ -37,7 +37,7 @@ pub(crate) fn data([train, test]: [usize; 2], padding: usize) -> ImageData {
         classes: vec!["lies".into(), "stands".into()],
         augment: Augment::new(SHAPE, padding, true, &[0.3], &[0.3]).unwrap(),
         notes: Vec::new(),
-        unreadable: Default::default(),
+        unreadable: thinfer::data::images::Broken::default(),
         fingerprint: 7,
     }
 }
