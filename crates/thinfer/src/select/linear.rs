@@ -94,7 +94,16 @@ mod tests {
 
     fn linear(losses: Vec<f64>) -> Linear {
         let scale = Scale { noise: 1.0, curvature: 1.0 };
-        Linear { scale, scores: Scores::default(), losses }
+        let scores = Scores {
+            members: 1,
+            mse: None,
+            accuracy: None,
+            nll: None,
+            coverage90: None,
+            ece: None,
+            brier: None,
+        };
+        Linear { scale, scores, losses }
     }
 
     #[test]
