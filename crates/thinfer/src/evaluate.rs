@@ -15,7 +15,7 @@ use crate::train::{ChainResult, Snapshot, live_inputs};
 pub const LEVEL: f64 = 0.9;
 
 /// Scores of one prediction, in the user's units; `null` where it does not apply.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Scores {
     /// Posterior samples that were averaged.
     pub members: usize,

@@ -73,7 +73,7 @@ impl Selector {
     }
 
     /// Selects columns of `data`. Everything random follows from `seed`; `stop` ends it early with
-    /// [`Error::Interrupted`](crate::Error::Interrupted).
+    /// [`Error::Interrupted`].
     pub fn fit(&self, data: &Bundle, seed: u64, stop: &AtomicBool) -> Result<Found> {
         match self {
             Selector::Lasso(lasso) => lasso.fit(data, seed, stop),
