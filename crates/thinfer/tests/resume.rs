@@ -29,10 +29,15 @@ fn spec(settings: &[&str]) -> (ChainSpec, Bundle) {
     (chain_specs(&config, &data).unwrap().swap_remove(0), data)
 }
 
-fn finish(mut chain: Chain, data: &Bundle) -> (Vec<u8>, Vec<Snapshot>) {
+fn to_the_end(mut chain: Chain, data: &Bundle) -> Chain {
     while !chain.is_done() {
         chain.advance(&data.train).unwrap();
     }
+    chain
+}
+
+fn finish(chain: Chain, data: &Bundle) -> (Vec<u8>, Vec<Snapshot>) {
+    let chain = to_the_end(chain, data);
     (chain.to_bytes().unwrap(), chain.snapshots().to_vec())
 }
 
@@ -86,10 +91,7 @@ fn a_run_that_freezes_resumes_to_the_same_bits() {
         let settings = [&FREEZE[..], more].concat();
         assert_resumes(&settings);
         let (spec, data) = spec(&settings);
-        let mut chain = Chain::start(spec).unwrap();
-        while !chain.is_done() {
-            chain.advance(&data.train).unwrap();
-        }
+        let chain = to_the_end(Chain::start(spec).unwrap(), &data);
         let last = chain.records().last().unwrap();
         assert!(last.frozen > 0.0 && last.backward < 1.0, "{more:?}: {last:?}");
         assert!(chain.records()[3].frozen == 0.0, "the first two cycles train everything");
@@ -140,10 +142,7 @@ fn negative_losses_resume_to_the_same_bits_and_are_told_as_they_are() {
     ];
     assert_resumes(&settings);
     let (spec, data) = spec(&settings);
-    let mut chain = Chain::start(spec).unwrap();
-    while !chain.is_done() {
-        chain.advance(&data.train).unwrap();
-    }
+    let chain = to_the_end(Chain::start(spec).unwrap(), &data);
     let last = chain.records().last().unwrap();
     assert!(last.loss < 0.0, "the test needs negative losses: {}", last.loss);
     assert!(last.loss <= last.largest_loss && last.largest_loss < 0.0, "{last:?}");
@@ -194,10 +193,7 @@ fn the_runs_above_prune_and_differ_between_presets() {
     let (exact, samples) = run(&[]);
     assert!(samples[3].keep.contains(&0), "the resume tests must cross a pruning step");
     let (spec, data) = spec(&["prune.shrink=always"]);
-    let mut chain = Chain::start(spec).unwrap();
-    while !chain.is_done() {
-        chain.advance(&data.train).unwrap();
-    }
+    let chain = to_the_end(Chain::start(spec).unwrap(), &data);
     let work: Vec<f64> = chain.records().iter().map(|r| r.work).collect();
     assert!(work[0] == 1.0 && work[7] < 0.9, "the resume tests must cross a cut: {work:?}");
     let (paper, _) = run(&["preset=paper"]);

@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use thinfer_engine::{Network, Node, Op};
+use thinfer_engine::{Network, Node, NodeId, Op};
 
 use crate::error::Result;
 use crate::prune::KEEP;
@@ -130,16 +130,13 @@ impl Cut {
 
 /// Multiply-adds of the weights that are kept, each as often as its layer uses it.
 fn work_of(network: &Network, marks: &[u8]) -> usize {
-    let of = |node: &Node| {
+    let of = |(at, node): (usize, &Node)| {
         let (Op::Linear { weight, .. } | Op::Conv2d { weight, .. }) = node.op else { return 0 };
-        let pixels = match node.op {
-            Op::Conv2d { .. } => node.shape.height * node.shape.width,
-            _ => 1,
-        };
         let marks = &marks[network.params()[weight].range()];
-        pixels * marks.iter().filter(|mark| *mark & KEEP != 0).count()
+        let kept = marks.iter().filter(|mark| *mark & KEEP != 0).count();
+        network.node_multiply_adds(NodeId(at)) / marks.len().max(1) * kept
     };
-    network.nodes().iter().map(of).sum()
+    network.nodes().iter().enumerate().map(of).sum()
 }
 
 #[cfg(test)]
