@@ -20,7 +20,7 @@ const WHOLE_THREADS: u32 = 512;
 /// slow where several blocks share one; not many more, because every block reads the partial sums of
 /// all blocks that share its channels.
 const LINE: usize = 8;
-const WIDEST_WHOLE: usize = 16;
+const WIDEST_WHOLE: usize = 20;
 /// Blocks that share channels, at most; the kernels have room for this many.
 const MOST_PARTS: usize = 256;
 
@@ -84,7 +84,9 @@ impl Tile {
         }
         let waste = |width: usize| groups.next_multiple_of(width) - groups;
         let widths = LINE.min(groups)..=WIDEST_WHOLE.min(groups);
-        let width = widths.min_by_key(|w| (waste(*w) * 16 / groups, *w))?;
+        // Tiles that share a line of the cache are slower than wide ones.
+        let shares = |width: usize| width < groups && !width.is_multiple_of(LINE);
+        let width = widths.min_by_key(|w| (waste(*w) * 16 / groups, shares(*w), *w))?;
         let columns = groups.div_ceil(width);
         let most = (sms as usize / columns).min(MOST_PARTS);
         if most == 0 {
@@ -183,10 +185,13 @@ mod tests {
             for rows in [1, 7, 2048, 131_072] {
                 let tile = Tile::whole(rows, channels, 132).unwrap();
                 assert!(tile.grid[0] * tile.grid[1] <= 132 && tile.grid[0] <= 256, "{tile:?}");
-                assert!(tile.width <= 16 && (tile.width * tile.grid[1]) as usize * 8 >= channels);
+                assert!(tile.width <= 20 && (tile.width * tile.grid[1]) as usize * 8 >= channels);
             }
         }
+        // 160 channels are two lines and a half, so two tiles would share one.
+        let width = |channels| Tile::whole(2048, channels, 132).map(|tile| tile.width);
+        assert_eq!([64, 128, 160, 320, 640].map(width), [8, 8, 20, 8, 8].map(Some));
         assert_eq!(Tile::whole(64, 10, 132), None);
-        assert_eq!(Tile::whole(64, 8 * 16 * 133, 132), None);
+        assert_eq!(Tile::whole(64, 8 * 20 * 133, 132), None);
     }
 }

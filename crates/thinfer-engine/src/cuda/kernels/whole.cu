@@ -34,7 +34,7 @@ __device__ __forceinline__ void each_batch(u32 count, const Load& load, const Us
 }
 
 #define MOST_PARTS 256
-#define MOST_COLUMNS (16 * V)
+#define MOST_COLUMNS (20 * V)
 #define ZERO4 make_float4(0.f, 0.f, 0.f, 0.f)
 
 __device__ __forceinline__ Tile part_of(u32 part, u32 channels, u32 tx) {
