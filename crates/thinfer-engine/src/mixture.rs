@@ -14,6 +14,11 @@ pub enum Law {
     Cauchy,
 }
 
+impl Law {
+    /// Scales are cut off beyond this, since a Cauchy number has no bound.
+    pub const FARTHEST: f64 = 10.0;
+}
+
 /// Members that share a network's weights and have random channel scales of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mixture {

@@ -15,7 +15,7 @@ use crate::methods::cv_adam::{CvAdam, CvAdamMethod};
 use crate::methods::dpf_lin::{DpfLin, DpfLinMethod};
 use crate::methods::dsr::{Dsr, DsrMethod};
 use crate::methods::em_mcmc::{EmMcmc, EmMcmcMethod};
-use crate::methods::rank1::Rank1;
+use crate::methods::rank1::{Rank1, first_scale};
 use crate::methods::sgd::Sgd;
 use crate::methods::sghmc::{Sghmc, SghmcMethod};
 use crate::methods::sm::{Sm, SmMethod};
@@ -162,14 +162,16 @@ pub fn build_method<'a>(
         MethodKind::Sgd => Arc::new(sgd),
         MethodKind::Rank1 => {
             let steps = train_rows.div_ceil(config.train.batch.min(train_rows).max(1));
+            let law = method.posterior.unwrap_or(Law::Gaussian);
             Arc::new(Rank1 {
                 momentum: method.momentum,
                 weight_decay: prior.weight_decay,
                 train_rows,
-                law: method.posterior.unwrap_or(Law::Gaussian),
+                law,
                 prior_sd: method.prior_sd.unwrap_or(0.1),
                 kl_steps: method.kl_epochs.unwrap_or(1.0) * steps as f64,
                 random_sign: method.random_sign.unwrap_or(0.5),
+                first_scale: method.first_scale.unwrap_or_else(|| first_scale(law)),
             })
         }
         MethodKind::Csgld | MethodKind::Csghmc => Arc::new(CsgmcmcMethod {

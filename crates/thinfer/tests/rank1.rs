@@ -5,7 +5,7 @@ mod common;
 use common::SHAPE;
 use thinfer::data::{ImageData, Images};
 use thinfer::images::{classify, image_size};
-use thinfer::methods::rank1::{Coeffs, LOCATION, PRE_SCALE, Rank1, divergence, pull};
+use thinfer::methods::rank1::{Coeffs, LOCATION, PRE_SCALE, Rank1, divergence, first_scale, pull};
 use thinfer::methods::{Method, Rates, Tick, initialize, sgd};
 use thinfer::model::{image_network, rank1};
 use thinfer::shrink::{Layout, shrink};
@@ -80,6 +80,7 @@ fn method(law: Law, train_rows: usize) -> Rank1 {
         prior_sd: 0.1,
         kl_steps: 1.0,
         random_sign: 0.75,
+        first_scale: first_scale(law),
     }
 }
 
@@ -93,6 +94,23 @@ fn started(network: &Network, method: &Rank1) -> Arena {
     initialize(&mut arena, network.loss(), 3, 0).unwrap();
     method.start(&mut arena, Key::new(3, 0, Stream::Sampler)).unwrap();
     arena
+}
+
+/// Both laws begin with the variance of a dropout rate of one in a thousand, cut off where scales are.
+#[test]
+fn both_laws_begin_with_the_same_variance() {
+    for law in LAWS {
+        let (scale, far) = (first_scale(law), Law::FARTHEST);
+        // In steps of ln x, since the Cauchy law reaches over five orders of magnitude.
+        let (steps, least) = (200_000, scale * 1e-4);
+        let width = (1e4 * far / least).ln() / f64::from(steps);
+        let part = |i: u32| {
+            let x = least * (width * (f64::from(i) + 0.5)).exp();
+            2.0 * x.min(far).powi(2) * log_density(law, x, 0.0, scale).exp() * x * width
+        };
+        let variance: f64 = (0..steps).map(part).sum();
+        assert!((variance / (0.001 / 0.999) - 1.0).abs() < 1e-3, "{law:?}: {variance}");
+    }
 }
 
 #[test]
@@ -128,11 +146,14 @@ fn it_starts_as_the_authors_program_does() {
             }
         }
         assert!((up / all - 0.75).abs() < 5.0 * (0.75 * 0.25 / all).sqrt(), "{up} of {all}");
-        // Pre-scales around ln(e^0.0316 − 1), normal and cut off at two standard deviations.
-        let away = |r: &f32| (r + 3.4375).abs();
+        // Pre-scales around ln(e^0.0316 − 1), normal and cut off at two standard deviations; of the Cauchy
+        // law all the same, around ln(e^7.9e-5 − 1).
+        let (first, center) =
+            if law == Law::Gaussian { (0.0316, -3.4375) } else { (7.86e-5, -9.451) };
+        let away = |r: &f32| (r - center).abs();
         assert!(scales.iter().all(|r| away(r) < 0.2001));
         assert_eq!(scales.iter().any(|r| away(r) > 0.1), law == Law::Gaussian);
-        assert!((softplus(scales[0]) - 0.0316).abs() < 0.008);
+        assert!((softplus(scales[0]) / first - 1.0).abs() < 0.25);
     }
 }
 

@@ -5,9 +5,6 @@
 use crate::mixture::{Draw, Law};
 use crate::real::Real;
 
-/// Scales are cut off beyond this, since a Cauchy number has no bound.
-pub(crate) const LIMIT: f64 = 10.0;
-
 /// The law of every member's scales: what m, softplus(r) and its slope are, member by channel.
 #[derive(Default)]
 pub(crate) struct Laws<T> {
@@ -49,7 +46,7 @@ pub(crate) fn draw<T: Real>(
         Law::Gaussian => from.key.normals(from.step, row.number, noise),
         Law::Cauchy => from.key.cauchys(from.step, row.number, noise),
     }
-    let (most, least) = (T::of(LIMIT), T::of(-LIMIT));
+    let (most, least) = (T::of(Law::FARTHEST), T::of(-Law::FARTHEST));
     let first = row.member * noise.len();
     for (c, z) in noise.iter().enumerate() {
         let (at, z) = (first + c, T::of_single(*z));
@@ -99,7 +96,7 @@ pub(crate) fn gradient<T: Real>(
     for (x, dy) in x.chunks_exact(s.len()).zip(dy.chunks_exact(s.len())) {
         sums.iter_mut().zip(x).zip(dy).for_each(|((sum, x), dy)| *sum += *x * *dy);
     }
-    let (most, least) = (T::of(LIMIT), T::of(-LIMIT));
+    let (most, least) = (T::of(Law::FARTHEST), T::of(-Law::FARTHEST));
     for (c, pair) in posterior.chunks_exact_mut(2).enumerate() {
         let cut = s[c] >= most || s[c] <= least;
         pair[0] += if cut { T::ZERO } else { sums[c] };

@@ -251,6 +251,11 @@ const PLAIN: &[Key] = &[
         "share of random scales that begin at 1; the others begin at -1",
     ),
     key(
+        "method.first_scale",
+        Kind::NumberAbove(0.0, 10.0),
+        "width of the law of each random scale at the start; 0.0316, for Cauchy scales 7.9e-5",
+    ),
+    key(
         "prior.weight_decay",
         Kind::Number(0.0, 1e6),
         "wd = δ/N; of the slab where there is a spike",

@@ -178,6 +178,7 @@ pub struct MethodConfig {
     pub prior_sd: Option<f64>,
     pub kl_epochs: Option<f64>,
     pub random_sign: Option<f64>,
+    pub first_scale: Option<f64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

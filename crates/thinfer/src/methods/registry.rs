@@ -148,6 +148,7 @@ pub const METHODS: &[Entry] = &[
             "method.prior_sd",
             "method.kl_epochs",
             "method.random_sign",
+            "method.first_scale",
         ],
     },
 ];
