@@ -27,7 +27,7 @@ struct Drawn {
 
 /// The first valid ones.
 pub(super) fn cases() -> impl Iterator<Item = Case> {
-    (0..).map(Drawn::new).filter_map(|drawn| drawn.case()).take(COUNT)
+    (0..).map(Drawn::new).filter_map(Drawn::case).take(COUNT)
 }
 
 impl Drawn {

@@ -76,7 +76,8 @@ fn on_gpu(
     let function = gpu.function(kernel.source, kernel.entry, kernel.defines)?;
     let words = gpu.upload(&key.kernel_words(step))?;
     // Poisoned, so that an element which is not written shows.
-    let [fours, ones] = [gpu.upload(&[f32::NAN; N])?, gpu.upload(&[f32::NAN; N])?];
+    let poison = vec![f32::NAN; N];
+    let [fours, ones] = [gpu.upload(&poison)?, gpu.upload(&poison)?];
     let values = [
         Value::At(gpu.address(&words)),
         Value::U32(first as u32),

@@ -11,9 +11,9 @@ use crate::noise::{Key, Stream};
 const CLEAR: f64 = 1.2;
 /// How many standard deviations a sum of many numbers reaches.
 const REACH: f64 = 3.2;
-/// The weight that leads in every channel of a convolution: what the channel gives then reaches no
-/// further than what it reads, as a sum of many does not. Small enough that a tanh behind it keeps
-/// levels apart.
+/// The weight that leads in every channel of a convolution: what the channel gives is then bounded as what
+/// it reads is, which a sum of many numbers is not. Small enough that a tanh behind it keeps levels
+/// apart.
 const LEAD: f32 = 0.5;
 /// What is left of its other weights, and in front of a maximum.
 const REST: f32 = 0.1;
@@ -69,7 +69,7 @@ pub(super) fn settle(network: &Network, weights: &mut [f32]) {
                 for (channel, handle) in handles(network, from).into_iter().enumerate() {
                     let Some(handle) = handle else { continue };
                     let Moments { mean, reach, .. } = known[from][channel];
-                    let sign = if order[channel] % 2 == 0 { 1.0 } else { -1.0 };
+                    let sign = if order[channel].is_multiple_of(2) { 1.0 } else { -1.0 };
                     weights[handle] += (sign * CLEAR * reach - mean) as f32;
                 }
                 known.clear();

@@ -219,7 +219,6 @@ mod tests {
             };
             let swapped = if name.contains("sparse") { SWAPPED } else { 0.0 };
             let apart = worst(&run(0.3), &run(0.3 * (1.0 + 1e-6)), swapped);
-            println!("{name} {apart}");
             assert!(apart < 0.5 * LIMIT, "{name}: {apart}");
         }
     }
