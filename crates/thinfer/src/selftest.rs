@@ -56,12 +56,16 @@ pub fn cpu() -> Result<Vec<Check>> {
     ])
 }
 
-/// The checks of a GPU: every operation and whole networks in every precision, short runs of every
-/// method, and a batch of images.
+/// The checks of a GPU: the noise, every operation and whole networks in every precision, short runs of
+/// every method in f32 and in bf16, and a batch of images.
 pub fn cuda(gpu: &Arc<Gpu>) -> Result<Vec<Check>> {
-    let networks = thinfer_engine::cuda::selftest(gpu)?;
-    let checks =
-        [networks, methods::methods(gpu)?, methods::images(gpu)?, methods::image_runs(gpu)?];
+    let checks = [
+        thinfer_engine::cuda::selftest(gpu)?,
+        methods::methods(gpu)?,
+        methods::images(gpu)?,
+        methods::image_runs(gpu)?,
+        methods::low_runs(gpu)?,
+    ];
     Ok(checks.into_iter().flatten().map(Check::from).collect())
 }
 

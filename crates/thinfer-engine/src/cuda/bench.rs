@@ -11,7 +11,7 @@ use super::error::Named;
 use super::linear::{Gemm, Product};
 use super::lower::PlanOptions;
 use super::plan::CudaPlan;
-use super::selftest::{Setting, encode};
+use super::selftest::{Manner, Setting, encode};
 use crate::error::EngineError;
 use crate::network::Network;
 use crate::noise::{Key, Stream};
@@ -65,7 +65,7 @@ pub fn profile_plan(
     options: PlanOptions,
 ) -> Result<(f64, Vec<(String, f64)>), EngineError> {
     let mut plan = CudaPlan::new(gpu, network, options)?;
-    let setting = Setting::new(network, options.batch, options.precision);
+    let setting = Setting::new(network, options.batch, options.precision, Manner::Usual);
     let buffers = setting.upload(gpu, network, &plan)?;
     let whole = replay(gpu, || plan.forward_backward(&buffers.io(gpu)))?;
     let mut times = Vec::new();

@@ -280,6 +280,11 @@ impl Session {
         self.gpu.download(&self.gradient)
     }
 
+    /// The bf16 copy of what the network reads, where it reads one, for comparisons.
+    pub fn low(&self) -> Result<Option<Vec<u16>>, EngineError> {
+        self.low.as_ref().map(|low| self.gpu.download(low)).transpose()
+    }
+
     /// Does the steps `first ..` of an epoch. `order` has all rows of it; `key` is that of the crops
     /// and mirrorings. The host waits once, at the end.
     pub fn run(

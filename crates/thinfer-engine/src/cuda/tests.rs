@@ -142,7 +142,7 @@ fn every_kernel_compiles_for_ampere_and_hopper() {
             variants.insert((source::DIRECT, [act.clone(), wide].concat()));
         }
     }
-    for kernel in super::session::KERNELS {
+    for kernel in super::session::KERNELS.into_iter().chain(super::selftest::KERNELS) {
         variants.insert((kernel.source, kernel.defines.to_vec()));
     }
     for low in [vec![], vec!["LOW=1"]] {

@@ -1,8 +1,10 @@
 //! The methods on a GPU against the same methods on the CPU: part of `thinfer selftest`.
 
 mod image_runs;
+mod low_runs;
 
 pub(super) use image_runs::image_runs;
+pub(super) use low_runs::low_runs;
 
 use std::sync::Arc;
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
-use thinfer_engine::cuda::Precision;
+use thinfer_engine::cuda::{Precision, Session};
 use thinfer_engine::noise::{Key, Stream};
 use thinfer_engine::{Arena, Draw, Network, Role};
 
@@ -179,6 +179,11 @@ impl Chain {
     /// Takes the chain apart.
     pub fn into_results(self) -> (Vec<Record>, Vec<Snapshot>, Trace) {
         (self.records, self.snapshots, self.trace)
+    }
+
+    /// The network in training on a GPU, once there is one.
+    pub(crate) fn session(&self) -> Option<&Session> {
+        self.cuda.as_ref().and_then(CudaChain::session)
     }
 
     /// Bytes held by buffers and plans.
