@@ -199,6 +199,10 @@ impl Method for CvAdamMethod {
         weights.map(|((mu, rho), eps)| mu + alpha * sigmoid(*rho) * eps).collect()
     }
 
+    fn sample_reads_state(&self) -> bool {
+        true
+    }
+
     fn vitals(&self, _arena: &Arena, _tick: Tick) -> Vitals {
         Vitals::default()
     }

@@ -109,6 +109,12 @@ pub trait Method: Send + Sync {
         arena.forward().to_vec()
     }
 
+    /// Whether [`Method::sample`] looks at the state buffers, which a GPU run then brings to the host
+    /// first.
+    fn sample_reads_state(&self) -> bool {
+        false
+    }
+
     /// What the chain is doing, as far as weights and marks tell.
     fn vitals(&self, arena: &Arena, tick: Tick) -> Vitals;
 

@@ -194,7 +194,8 @@ fn relative(want: &[f32], got: &[f32]) -> f64 {
         .zip(got)
         .map(differ)
         .fold(0.0, |a: f64, b| if b > a || b.is_nan() { b } else { a });
-    if want.len() == got.len() { worst } else { f64::INFINITY }
+    // Not a number would get lost in a maximum.
+    if want.len() == got.len() && !worst.is_nan() { worst } else { f64::INFINITY }
 }
 
 #[cfg(test)]

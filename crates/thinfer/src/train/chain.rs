@@ -334,11 +334,16 @@ impl Chain {
         let epoch = tick.epoch;
         let (epochs, sampled) = (self.spec.clock.epochs, self.spec.sample_epochs.contains(&epoch));
         let last = epoch + 1 == epochs;
+        let recorded = (epoch + 1).is_multiple_of(self.spec.record_every) || last;
+        let scored = recorded && ((epoch + 1).is_multiple_of(self.spec.evaluate_every) || last);
         // What the method keeps to itself is large and looked at now and then only.
         let mut state_is_here = true;
         if let Some(cuda) = cuda.as_deref_mut() {
             cuda.settle_weights(&mut self.arena)?;
-            state_is_here = (epoch + 1).is_multiple_of(STATE_EVERY) || sampled || last;
+            state_is_here = (epoch + 1).is_multiple_of(STATE_EVERY)
+                || sampled
+                || last
+                || scored && self.spec.method.sample_reads_state();
             if state_is_here {
                 cuda.settle(&mut self.arena)?;
             }
@@ -355,11 +360,9 @@ impl Chain {
         let loss = self.loss_sum / self.spec.clock.steps_per_epoch as f64;
         let largest_loss = self.largest_loss.map_or(loss, |before| before.max(loss));
         self.largest_loss = Some(largest_loss);
-        if (epoch + 1).is_multiple_of(self.spec.record_every) || last {
+        if recorded {
             let judged = match data {
-                Examples::Images(images)
-                    if (epoch + 1).is_multiple_of(self.spec.evaluate_every) || last =>
-                {
+                Examples::Images(images) if scored => {
                     Some(self.judge(tick, images, cuda.as_deref())?)
                 }
                 _ => None,

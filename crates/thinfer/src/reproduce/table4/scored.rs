@@ -112,6 +112,10 @@ impl Method for Scored {
         self.method.sample(arena, tick)
     }
 
+    fn sample_reads_state(&self) -> bool {
+        self.method.sample_reads_state()
+    }
+
     fn vitals(&self, arena: &Arena, tick: Tick) -> Vitals {
         self.method.vitals(arena, tick)
     }
