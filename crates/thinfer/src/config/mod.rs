@@ -395,11 +395,13 @@ impl Config {
         let mut all = preset.defaults();
         if images {
             all.extend(preset.image_defaults());
-            // Neither paper nor code limits the gradient, and batch norm keeps these chains in place.
-            all.remove("method.clip");
         }
         let kind = settings.get("method.kind").cloned().and_then(|kind| kind.try_into().ok());
         let kind: MethodKind = kind.unwrap_or(MethodKind::EmMcmc);
+        if images && !matches!(kind, MethodKind::Sghmc | MethodKind::EmMcmc) {
+            // As in the programs that the other methods come from.
+            all.remove("method.clip");
+        }
         all.extend(presets::method_defaults(kind, images));
         // A Cauchy number is far from its location now and then, so more of them are averaged.
         let law = settings.get("method.posterior").and_then(Value::as_str);

@@ -101,6 +101,21 @@ fn a_method_brings_its_own_defaults() {
 }
 
 #[test]
+fn the_limit_on_the_gradient_depends_on_data_method_and_preset() {
+    let clip = |text: &str| Config::parse(text, &[]).unwrap().method.clip;
+    assert_eq!(clip(""), Some(10.0));
+    for kind in ["em-mcmc", "sghmc"] {
+        let images = format!("data.kind = \"cifar10\"\nmethod.kind = \"{kind}\"");
+        assert_eq!(clip(&images), Some(3.0), "{kind}");
+        assert_eq!(clip(&format!("{images}\nmethod.clip = 5.0")), Some(5.0), "{kind}");
+        for preset in ["paper", "reference-code"] {
+            assert_eq!(clip(&format!("preset = \"{preset}\"\n{images}")), None, "{kind}");
+        }
+    }
+    assert_eq!(clip("data.kind = \"cifar10\"\nmethod.kind = \"csgld\""), None);
+}
+
+#[test]
 fn a_rank_1_network_has_its_own_keys_and_needs_images() {
     let rank1 = |more: &str| Config::parse(&format!("method.kind = \"rank1\"\n{more}"), &[]);
     let normal = rank1("data.kind = \"cifar10\"").unwrap();
