@@ -169,7 +169,7 @@ pub(super) fn unfinished(results: &[ChainResult], config: &Config) -> Vec<String
         .collect();
     if !behind.is_empty() {
         found.push(format!(
-            "the run is not finished: of {}, {}; go on with --resume.",
+            "the run is not finished: of {}, {}; go on with `thinfer train config.toml --resume` in its folder.",
             plural(epochs, "epoch"),
             listed(&behind, 4)
         ));
