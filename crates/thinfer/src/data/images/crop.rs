@@ -63,8 +63,17 @@ impl Crop {
         Self { left: (width - w) / 2, top: (height - h) / 2, width: w, height: h, mirrored }
     }
 
-    /// The square in the middle of an image whose shorter side would be `size · 256 / 224`.
-    pub(super) fn centre(width: usize, height: usize) -> Self {
+    /// All of an image.
+    pub(super) fn whole(width: usize, height: usize) -> Self {
+        Self { left: 0, top: 0, width, height, mirrored: false }
+    }
+
+    /// What is looked at in evaluation: the square in the middle of an image whose shorter side would be
+    /// `size · 256 / 224`, and all of an image that has the network's size already.
+    pub(super) fn centre(width: usize, height: usize, size: usize) -> Self {
+        if (width, height) == (size, size) {
+            return Self::whole(width, height);
+        }
         let side = ((width.min(height) * 224) as f64 / 256.0).round().max(1.0) as usize;
         let (left, top) = ((width - side) / 2, (height - side) / 2);
         Self { left, top, width: side, height: side, mirrored: false }
@@ -157,7 +166,9 @@ mod tests {
         assert_eq!((crop.width, crop.left), (10, 0));
         assert!(crop.height <= 14 && crop.top > 400, "{crop:?}");
         let centre = Crop { left: 78, top: 16, width: 224, height: 224, mirrored: false };
-        assert_eq!(Crop::centre(380, 256), centre);
+        assert_eq!(Crop::centre(380, 256, 224), centre);
+        assert_eq!(Crop::centre(224, 224, 224), Crop::whole(224, 224));
+        assert_ne!(Crop::centre(224, 224, 112), Crop::whole(224, 224));
     }
 
     /// Pillow 13: `Image.fromarray(a).crop((l, t, l + w, t + h)).resize((3, 3), Image.BILINEAR)`

@@ -14,6 +14,10 @@ use crate::error::Result;
 /// Folders inside a class beyond this depth are not looked into; links may go round in circles.
 const DEEPEST: usize = 8;
 
+/// What the test part is called; the first that is there is used. `test` comes last, since that of ImageNet
+/// has no classes.
+const TEST: [&str; 5] = ["val", "validation", "valid", "dev", "test"];
+
 /// What a file is by its name.
 fn is_image(path: &Path) -> bool {
     let extension = path.extension().unwrap_or_default().to_string_lossy().to_lowercase();
@@ -37,19 +41,39 @@ struct Class {
 pub(super) fn list(root: &Path) -> Result<Listing> {
     let inside: Vec<PathBuf> =
         entries(root)?.into_iter().filter(|path| path.is_dir() && !is_hidden(path)).collect();
-    let named = |words: &[&str]| {
-        inside.iter().find(|path| words.contains(&file_name(path).to_lowercase().as_str()))
-    };
-    let train = named(&["train"]);
-    let test = named(&["val", "validation", "test"]);
+    let named = |word: &&str| inside.iter().find(|path| file_name(path).to_lowercase() == **word);
+    let train = named(&"train");
+    let tests: Vec<&PathBuf> = TEST.iter().filter_map(named).collect();
+    let test = tests.first().copied();
     let (Some(train), Some(test)) = (train, test) else {
-        if let Some(lonely) = train.or(test).filter(|_| inside.len() == 1) {
+        let Some(lonely) = train.or(test) else { return listing(classes(root)?, None) };
+        if inside.len() == 1 {
             // A single part: the test images are taken out of it.
             return listing(classes(lonely)?, None);
         }
+        if holds_classes(lonely)? {
+            let text = format!(
+                "has the folder `{}` of classes, but {}; name the parts `train` and `val`, or put folders of classes alone there",
+                file_name(lonely),
+                if train.is_some() { "no part for testing" } else { "no part `train`" }
+            );
+            return Err(problem(root, text));
+        }
         return listing(classes(root)?, None);
     };
-    listing(classes(train)?, Some((classes(test)?, test)))
+    let mut listing = listing(classes(train)?, Some((classes(test)?, test)))?;
+    let unused = tests.iter().skip(1).map(|part| {
+        format!("`{}` is not used: test images are those of `{}`", file_name(part), file_name(test))
+    });
+    listing.notes.extend(unused);
+    Ok(listing)
+}
+
+/// Whether a folder has folders and no image of its own: a part of the data, not a class.
+fn holds_classes(folder: &Path) -> Result<bool> {
+    let inside = entries(folder)?;
+    let folders = inside.iter().any(|path| path.is_dir() && !is_hidden(path));
+    Ok(folders && !inside.iter().any(|path| is_image(path)))
 }
 
 /// The folders of `part`, each a class.

@@ -185,7 +185,9 @@ pub(super) fn compare(files: &[(PathBuf, &str)]) -> Result<Vec<String>> {
         Ok(if found == *official {
             format!("{name}: MD5 {found}, the official file")
         } else {
-            format!("{name}: MD5 {found}, packed in another way than the official file")
+            format!(
+                "{name}: MD5 {found}, not the official file ({official}): packed again, or with other content, which is not compared"
+            )
         })
     };
     files.iter().map(line).collect()
@@ -259,7 +261,7 @@ mod tests {
         assert_eq!((found.classes[4].train, found.classes[4].test), (3, 2));
         // Only packed files have an official MD5.
         assert_eq!(found.checksums.len(), 2);
-        assert!(found.checksums[0].contains("packed in another way"), "{:?}", found.checksums);
+        assert!(found.checksums[0].contains("not the official file"), "{:?}", found.checksums);
         let note = &found.notes[0];
         assert!(
             note.contains("not the official set") && note.contains("60000 and 10000"),

@@ -38,10 +38,11 @@ pub(super) struct Listing {
     pub(super) notes: Vec<String>,
 }
 
-/// The two parts that a folder or file name may stand for.
+/// The parts that a folder or file name may stand for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part {
     Train,
+    Validation,
     Test,
 }
 
@@ -52,7 +53,9 @@ impl Part {
         let starts = |words: &[&str]| words.iter().any(|word| name.starts_with(word));
         if starts(&["train"]) {
             Some(Part::Train)
-        } else if starts(&["val", "test"]) {
+        } else if starts(&["val", "dev"]) {
+            Some(Part::Validation)
+        } else if starts(&["test"]) {
             Some(Part::Test)
         } else {
             None
@@ -271,7 +274,7 @@ mod tests {
 
     #[test]
     fn divided_folders_are_read_under_all_their_names() {
-        for test in ["val", "test", "validation"] {
+        for test in ["val", "test", "validation", "valid", "dev"] {
             let folder = tempfile::tempdir().unwrap();
             classes(folder.path(), "train/", 3);
             write(folder.path(), &format!("{test}/dog/deep/a.JPEG"), &jpeg(40, 30, 1));
@@ -284,6 +287,46 @@ mod tests {
             assert_eq!(data.notes.len(), 1, "{:?}", data.notes);
             assert!(data.notes[0].starts_with("1 file that is not"));
         }
+    }
+
+    #[test]
+    fn of_several_test_parts_the_first_is_used_and_the_others_are_named() {
+        let folder = tempfile::tempdir().unwrap();
+        classes(folder.path(), "train/", 3);
+        classes(folder.path(), "val/", 1);
+        // As in ImageNet: without classes.
+        write(folder.path(), "test/a.jpg", &jpeg(40, 30, 1));
+        let data = load("images", folder.path(), &["image_size=16"]).unwrap();
+        assert_eq!(data.test.labels(), [0, 1]);
+        assert_eq!(data.notes, ["`test` is not used: test images are those of `val`"]);
+        let folder = tempfile::tempdir().unwrap();
+        for (name, labels) in [("train", &[0, 1][..]), ("val", &[0]), ("test", &[0, 1, 0])] {
+            write(folder.path(), &format!("{name}-0.tar"), &shard(labels));
+        }
+        let data = load("images", folder.path(), &["image_size=16"]).unwrap();
+        assert_eq!((data.train.rows(), data.test.rows()), (2, 1));
+        assert!(data.notes[0].starts_with("shards of `test` are not used"));
+    }
+
+    #[test]
+    fn a_part_is_not_taken_for_a_class() {
+        for part in ["train", "val"] {
+            let folder = tempfile::tempdir().unwrap();
+            classes(folder.path(), &format!("{part}/"), 2);
+            classes(folder.path(), "elsewhere/", 2);
+            let text = refused(folder.path());
+            assert!(
+                text.contains(&format!("has the folder `{part}` of classes, but no")),
+                "{text}"
+            );
+        }
+        // Trains and cars.
+        let folder = tempfile::tempdir().unwrap();
+        for (class, at) in ["train", "car"].into_iter().flat_map(|class| [(class, 1), (class, 2)]) {
+            write(folder.path(), &format!("{class}/{at}.jpg"), &jpeg(40, 30, at));
+        }
+        let data = load("images", folder.path(), &["image_size=16"]).unwrap();
+        assert_eq!(data.classes, ["car", "train"]);
     }
 
     #[test]

@@ -71,10 +71,9 @@ pub fn read_picture(path: &Path, shape: Shape, fit: Fit) -> std::result::Result<
     let mut bytes = std::fs::read(path).map_err(|error| format!("cannot be read ({error})"))?;
     let header = Header::read(&bytes)?;
     let (width, height) = (header.width, header.height);
-    let same = (width, height) == (shape.width, shape.height);
     let crop = match fit {
-        Fit::Centre if !same => Crop::centre(width, height),
-        _ => Crop { left: 0, top: 0, width, height, mirrored: false },
+        Fit::Centre => Crop::centre(width, height, shape.width),
+        Fit::Whole => Crop::whole(width, height),
     };
     let mut pixels = Vec::new();
     header.decode(&mut bytes, crop.top + crop.height, &mut pixels)?;
@@ -88,7 +87,7 @@ pub fn reshape(set: &ImageSet, shape: Shape) -> Result<ImageSet> {
     if from == shape {
         return Ok(set.clone());
     }
-    let crop = Crop { left: 0, top: 0, width: from.width, height: from.height, mirrored: false };
+    let crop = Crop::whole(from.width, from.height);
     let images = set.labels().len();
     let mut bytes = vec![0; images * shape.len()];
     bytes.par_chunks_exact_mut(shape.len()).enumerate().try_for_each_init(

@@ -61,8 +61,14 @@ struct Sample {
 
 /// Lists the images of all shards.
 pub(super) fn list(root: &Path, shards: &Shards) -> Result<Listing> {
-    let divided = shards.iter().any(|(_, part)| *part == Some(Part::Test))
-        && shards.iter().any(|(_, part)| *part == Some(Part::Train));
+    let has = |part: Part| shards.iter().any(|(_, of)| *of == Some(part));
+    let divided = has(Part::Train) && (has(Part::Validation) || has(Part::Test));
+    // As with folders: where there are both, the validation part is for testing.
+    let both = divided && has(Part::Validation) && has(Part::Test);
+    let used = |(_, part): &&(PathBuf, Option<Part>)| !both || *part != Some(Part::Test);
+    let shards: Shards = shards.iter().filter(used).cloned().collect();
+    let notes =
+        both.then(|| "shards of `test` are not used: test images are those of `val`".into());
     if let Some((shard, _)) = shards.iter().find(|(_, part)| divided && part.is_none()) {
         let text = "is a shard beside others that start with `train` or `val`; rename it so that its part is clear";
         return Err(problem(shard, text));
@@ -97,7 +103,7 @@ pub(super) fn list(root: &Path, shards: &Shards) -> Result<Listing> {
             let label = classes.binary_search(label).ok()? as u32;
             Some(Item { file: Arc::clone(&file), offset: *offset, len: *len, label })
         });
-        let into = if divided && *part == Some(Part::Test) { &mut test } else { &mut train };
+        let into = if divided && *part != Some(Part::Train) { &mut test } else { &mut train };
         into.extend(items);
     }
     let name = |label: Label| match label {
@@ -108,7 +114,7 @@ pub(super) fn list(root: &Path, shards: &Shards) -> Result<Listing> {
         classes: classes.into_iter().map(name).collect(),
         train,
         test: divided.then_some(test),
-        notes: Vec::new(),
+        notes: notes.into_iter().collect(),
     })
 }
 

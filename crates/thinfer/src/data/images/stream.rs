@@ -140,8 +140,8 @@ impl Pictures {
                 Some(View::Random { key, epoch }) => {
                     Crop::random(width, height, self.flip, key, epoch, row)
                 }
-                Some(View::Centre) => Crop::centre(width, height),
-                None => Crop { left: 0, top: 0, width, height, mirrored: false },
+                Some(View::Centre) => Crop::centre(width, height, self.size),
+                None => Crop::whole(width, height),
             };
             header.decode(bytes, crop.top + crop.height, pixels)?;
             crop.resize(pixels, width, self.size, resizer, out)
