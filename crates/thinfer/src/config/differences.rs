@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use toml::{Table, Value};
 
+use super::keys::NO_LIMIT;
 use super::{Config, flatten};
 use crate::error::{Error, Result};
 
@@ -41,6 +42,9 @@ impl Config {
             .map_err(|e| Error::config("", format!("cannot be written: {e}")))?;
         let mut settings = BTreeMap::new();
         flatten("", &table, &mut settings);
+        if self.lifts_limit() {
+            settings.insert("method.clip".into(), NO_LIMIT.into());
+        }
         Ok(settings)
     }
 }

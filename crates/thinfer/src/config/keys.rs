@@ -45,6 +45,8 @@ const fn key(name: &'static str, kind: Kind, about: &'static str) -> Key {
 
 const MOST: i64 = 1 << 53;
 const SHAPES: &[&str] = &["constant", "cyclical", "steps"];
+/// What is written where nothing is to be limited and the default is a limit.
+pub(super) const NO_LIMIT: &str = "none";
 const TEMPERATURES: &[&str] = &["1/sqrt(N)", "1/N"];
 
 macro_rules! schedule_keys {
@@ -209,11 +211,7 @@ const PLAIN: &[Key] = &[
         Kind::Number(0.0, 1e3),
         "standard deviation of the first velocity",
     ),
-    key(
-        "method.clip",
-        Kind::NumberAbove(0.0, 1e30),
-        "largest norm of the data gradient; absent: no limit",
-    ),
+    key("method.clip", Kind::NumberOr(&[NO_LIMIT]), "largest norm of the data gradient"),
     key("method.alpha", Kind::NumberAbove(0.0, 1e3), "α of Algorithm 1; absent: k l^(3/4)"),
     key(
         "method.sampling_epochs",

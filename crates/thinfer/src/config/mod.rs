@@ -398,10 +398,8 @@ impl Config {
         }
         let kind = settings.get("method.kind").cloned().and_then(|kind| kind.try_into().ok());
         let kind: MethodKind = kind.unwrap_or(MethodKind::EmMcmc);
-        if images && !matches!(kind, MethodKind::Sghmc | MethodKind::EmMcmc) {
-            // As in the programs that the other methods come from.
-            all.remove("method.clip");
-        }
+        all.remove("method.clip");
+        all.extend(presets::clip(preset, kind, images).map(|c| ("method.clip".into(), c.into())));
         all.extend(presets::method_defaults(kind, images));
         // A Cauchy number is far from its location now and then, so more of them are averaged.
         let law = settings.get("method.posterior").and_then(Value::as_str);
@@ -422,6 +420,9 @@ impl Config {
         // So is λ₂.
         if settings.contains_key("prune.target") && !settings.contains_key("prune.hard_threshold") {
             all.remove("prune.hard_threshold");
+        }
+        if all.get("method.clip").and_then(Value::as_str) == Some(keys::NO_LIMIT) {
+            all.remove("method.clip");
         }
         let config: Config = Value::Table(unflatten(&all))
             .try_into()
@@ -532,7 +533,20 @@ impl Config {
 
     /// The configuration as a TOML file, complete.
     pub fn to_toml(&self) -> Result<String> {
-        toml::to_string(self).map_err(|e| Error::config("", format!("cannot be written: {e}")))
+        let text = toml::to_string(self)
+            .map_err(|e| Error::config("", format!("cannot be written: {e}")))?;
+        if !self.lifts_limit() {
+            return Ok(text);
+        }
+        // A key that is not there would stand for the default.
+        let none = format!("[method]\nclip = \"{}\"\n", keys::NO_LIMIT);
+        Ok(text.replacen("[method]\n", &none, 1))
+    }
+
+    /// Whether the gradient has no limit where the default is one.
+    fn lifts_limit(&self) -> bool {
+        let default = presets::clip(self.preset, self.method.kind, self.data.kind.is_images());
+        self.method.clip.is_none() && default.is_some()
     }
 
     /// A number that differs where the results could: checkpoint intervals do not count.

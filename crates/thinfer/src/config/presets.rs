@@ -110,6 +110,17 @@ train.precision = "bf16"
 // had learnt, and few steps are shortened where samples are taken; see results/cifar10.
 const IMAGE_CLIP: f64 = 3.0;
 
+/// The default of `method.clip`. The programs that other methods than Algorithms 2 and 3 come from have no
+/// limit on images.
+pub(super) fn clip(preset: Preset, kind: MethodKind, images: bool) -> Option<f64> {
+    let samples = matches!(kind, MethodKind::Sghmc | MethodKind::EmMcmc);
+    match (images, samples) {
+        (true, true) => (preset == Preset::Exact).then_some(IMAGE_CLIP),
+        (true, false) => None,
+        (false, _) => preset.defaults().get("method.clip").and_then(Value::as_float),
+    }
+}
+
 /// Defaults that a method has of its own: for all data, and for images besides. Those for
 /// images are the settings of the programs that the methods come from (methods 5 and 7 to 9).
 const METHODS: &[(MethodKind, &[&str], &str)] = &[
@@ -233,9 +244,6 @@ impl Preset {
         let mut settings = BTreeMap::new();
         if let Ok(table) = toml::from_str(IMAGES) {
             super::flatten("", &table, &mut settings);
-        }
-        if self == Preset::Exact {
-            settings.insert("method.clip".into(), Value::Float(IMAGE_CLIP));
         }
         settings
     }

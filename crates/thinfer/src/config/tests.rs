@@ -113,6 +113,16 @@ fn the_limit_on_the_gradient_depends_on_data_method_and_preset() {
         }
     }
     assert_eq!(clip("data.kind = \"cifar10\"\nmethod.kind = \"csgld\""), None);
+    // Where there is none, that can be said, and what is kept says so.
+    for data in ["cifar10", "example1"] {
+        let without = format!("data.kind = \"{data}\"\nmethod.clip = \"none\"");
+        let without = Config::parse(&without, &[]).unwrap();
+        assert_eq!(without.method.clip, None, "{data}");
+        assert_eq!(Config::parse(&without.to_toml().unwrap(), &[]).unwrap(), without);
+        let limited = Config::parse(&format!("data.kind = \"{data}\""), &[]).unwrap();
+        let found = limited.differences(&without).unwrap();
+        assert_eq!((&found[0].key[..], &found[0].there[..]), ("method.clip", "\"none\""));
+    }
 }
 
 #[test]
