@@ -10,6 +10,7 @@ use super::ImageSet;
 use super::crop::Crop;
 use super::decode::Header;
 use super::own::entries;
+use super::trail::Trail;
 use crate::error::{Error, Result};
 
 /// Endings of the files that are taken from folders.
@@ -40,7 +41,7 @@ pub fn list_pictures(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
     for path in paths {
         let before = found.len();
         if path.is_dir() {
-            walk(path, &mut found)?;
+            walk(path, &Trail::start(path)?, &mut found)?;
             if found.len() == before {
                 return Err(Error::Data(format!(
                     "{} has no pictures below it; give .jpg or .png files, or a folder of them",
@@ -54,11 +55,13 @@ pub fn list_pictures(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-fn walk(folder: &Path, found: &mut Vec<PathBuf>) -> Result<()> {
+fn walk(folder: &Path, trail: &Trail<'_>, found: &mut Vec<PathBuf>) -> Result<()> {
     for entry in entries(folder)? {
         let ending = entry.extension().and_then(|e| e.to_str()).map(str::to_lowercase);
         if entry.is_dir() {
-            walk(&entry, found)?;
+            if let Some(trail) = trail.down(&entry)? {
+                walk(&entry, &trail, found)?;
+            }
         } else if ending.is_some_and(|e| ENDINGS.contains(&e.as_str())) {
             found.push(entry);
         }
@@ -163,6 +166,18 @@ mod tests {
         write(root.path(), "empty/none.txt", b"");
         let error = list_pictures(&[root.path().join("empty")]).unwrap_err().to_string();
         assert!(error.contains("no pictures"), "{error}");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn links_that_go_round_in_circles_end() {
+        let root = tempfile::tempdir().unwrap();
+        for folder in ["a", "b"] {
+            write(root.path(), &format!("{folder}/1.png"), b"");
+            std::os::unix::fs::symlink("..", root.path().join(folder).join("up")).unwrap();
+        }
+        let found = list_pictures(&[root.path().to_owned()]).unwrap();
+        assert_eq!(found, ["a/1.png", "b/1.png"].map(|name| root.path().join(name)));
     }
 
     #[test]
