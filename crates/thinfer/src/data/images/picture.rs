@@ -32,6 +32,8 @@ pub struct Picture {
     pub bytes: Vec<u8>,
     /// Width and height of the file.
     pub size: (usize, usize),
+    /// Whether the file has no colours.
+    pub grey: bool,
 }
 
 /// The picture files that `paths` name, folders with all below them, in the order of their names.
@@ -82,7 +84,7 @@ pub fn read_picture(path: &Path, shape: Shape, fit: Fit) -> std::result::Result<
     let mut pixels = Vec::new();
     header.decode(&mut bytes, crop.top + crop.height, &mut pixels)?;
     let bytes = shaped(&pixels, width, crop, shape, &mut Resizer::new())?;
-    Ok(Picture { bytes, size: (width, height) })
+    Ok(Picture { bytes, size: (width, height), grey: header.grey })
 }
 
 /// The set in another shape: resized, grey from colours or the same grey in all channels.
@@ -143,7 +145,7 @@ fn shaped(
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{jpeg, png, write};
+    use super::super::testing::{jpeg, jpeg_as, png, write};
     use super::*;
 
     const COLOUR: Shape = Shape { height: 16, width: 16, channels: 3 };
@@ -193,6 +195,12 @@ mod tests {
         assert_eq!(read("same.png", COLOUR, Fit::Centre).unwrap(), same, "nothing to cut");
         let wide = read("wide.jpg", COLOUR, Fit::Whole).unwrap();
         assert_eq!(wide.size, (64, 32));
+        assert!(!wide.grey && !same.grey);
+        write(root.path(), "grey.png", &png(16, 16, png::ColorType::GrayscaleAlpha, 3));
+        write(root.path(), "grey.jpg", &jpeg_as(16, 16, 3, jpeg_encoder::ColorType::Luma, false));
+        for name in ["grey.png", "grey.jpg"] {
+            assert!(read(name, COLOUR, Fit::Whole).unwrap().grey, "{name}");
+        }
         assert_ne!(read("wide.jpg", COLOUR, Fit::Centre).unwrap().bytes, wide.bytes);
         assert_eq!(read("wide.jpg", GREY, Fit::Whole).unwrap().bytes.len(), GREY.len());
         assert!(read("broken.jpg", COLOUR, Fit::Whole).is_err());
