@@ -68,17 +68,38 @@ fn pictures(
     let fit = if kind == DataKind::Images { Fit::Centre } else { Fit::Whole };
     let files = list_pictures(std::slice::from_ref(folder))?;
     let read: Vec<_> = files.par_iter().map(|file| read_picture(file, shape, fit)).collect();
-    let bytes: Vec<u8> =
-        read.iter().flatten().flat_map(|picture| &picture.bytes).copied().collect();
-    let images = bytes.len() / shape.len();
-    if images < files.len() {
+    let pictures: Vec<_> = read.iter().flatten().collect();
+    let (name, all, images) = (folder.display(), files.len(), pictures.len());
+    if let (0, Some(Err(problem))) = (images, read.first()) {
+        return Err(Error::Data(format!(
+            "{name}: no picture can be read: {} {problem}; give a folder of .jpg or .png files",
+            files[0].display()
+        )));
+    }
+    if images < all {
         notes.push(format!(
-            "{}: {} of {} pictures cannot be read and are left out",
-            folder.display(),
-            files.len() - images,
-            files.len()
+            "{name}: {} of {all} pictures cannot be read and are left out",
+            all - images
         ));
     }
+    let resized = pictures.iter().filter(|p| p.size != (shape.width, shape.height)).count();
+    if resized > 0 {
+        let how = if fit == Fit::Centre { "cropped in the middle and resized" } else { "resized" };
+        notes.push(format!(
+            "{name}: {resized} of {all} pictures are {how} to {}x{}",
+            shape.width, shape.height
+        ));
+    }
+    let recoloured = pictures.iter().filter(|p| p.grey != (shape.channels == 1)).count();
+    if recoloured > 0 {
+        let how = if shape.channels == 1 {
+            "coloured and become grey"
+        } else {
+            "grey and become coloured"
+        };
+        notes.push(format!("{name}: {recoloured} of {all} pictures are {how}"));
+    }
+    let bytes = pictures.iter().flat_map(|picture| &picture.bytes).copied().collect();
     ImageSet::new(shape, bytes, vec![0; images])
 }
 
@@ -95,5 +116,48 @@ mod tests {
         assert!(found.notes[0].contains("28x28 with 1 channels"), "{:?}", found.notes);
         let Err(error) = foreign_images("nowhere", &config, shape) else { panic!("no such set") };
         assert!(error.to_string().contains("neither a folder"), "{error}");
+    }
+
+    /// A PNG file of one grey level.
+    fn picture(side: u32, color: png::ColorType) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let mut encoder = png::Encoder::new(&mut bytes, side, side);
+        encoder.set_color(color);
+        encoder.set_depth(png::BitDepth::Eight);
+        let mut writer = encoder.write_header().unwrap();
+        let pixels = vec![9; (side * side) as usize * color.samples()];
+        writer.write_image_data(&pixels).unwrap();
+        writer.finish().unwrap();
+        bytes
+    }
+
+    #[test]
+    fn pictures_of_another_shape_are_told_and_a_folder_without_any_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let text = folder.path().to_str().unwrap();
+        let write = |name: &str, bytes: &[u8]| {
+            std::fs::write(folder.path().join(name), bytes).unwrap();
+        };
+        let found = |kind: &str, channels| {
+            let config = Config::parse("", &[format!("data.kind={kind}")]).unwrap();
+            foreign_images(text, &config, Shape { height: 8, width: 8, channels })
+        };
+        write("a.png", b"x");
+        let Err(error) = found("cifar10", 3) else { panic!("there is nothing to read") };
+        let error = error.to_string();
+        assert!(error.contains("no picture can be read") && error.contains("a.png is neither"));
+        write("a.png", &picture(8, png::ColorType::Rgb));
+        assert!(found("cifar10", 3).unwrap().notes.is_empty());
+        write("b.png", &picture(12, png::ColorType::Grayscale));
+        let notes = |kind: &str, channels| -> Vec<String> {
+            let notes = found(kind, channels).unwrap().notes;
+            notes.iter().map(|n| n.trim_start_matches(&format!("{text}: ")).to_owned()).collect()
+        };
+        assert_eq!(
+            notes("cifar10", 3),
+            ["1 of 2 pictures are resized to 8x8", "1 of 2 pictures are grey and become coloured"]
+        );
+        assert_eq!(notes("mnist", 1)[1], "1 of 2 pictures are coloured and become grey");
+        assert!(notes("images", 3)[0].contains("cropped in the middle and resized to 8x8"));
     }
 }

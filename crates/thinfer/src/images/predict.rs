@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use super::classify::classify;
 use crate::config::DataKind;
 use crate::data::images::{Fit, list_pictures, read_picture};
+use crate::data::table::csv_failure;
 use crate::data::{ImageSet, Images};
 use crate::error::{Error, Result};
 use crate::metrics::{Uncertainty, uncertainty};
@@ -155,6 +156,10 @@ impl ImagePredictions {
     /// Writes one line a picture: file, class, its probability, entropy and mutual information in
     /// nats, and on request the probability of every class.
     pub fn write_csv(&self, to: &mut dyn io::Write, every_class: bool) -> io::Result<()> {
+        self.csv_text(to, every_class).map_err(csv_failure)
+    }
+
+    fn csv_text(&self, to: &mut dyn io::Write, every_class: bool) -> csv::Result<()> {
         let mut writer = csv::Writer::from_writer(to);
         let mut head: Vec<String> =
             ["file", "class", "probability", "entropy", "mutual_information"]
@@ -177,7 +182,7 @@ impl ImagePredictions {
             }
             writer.write_record(&row)?;
         }
-        writer.flush()
+        Ok(writer.flush()?)
     }
 
     /// The same as JSON.
@@ -248,6 +253,29 @@ mod tests {
             "{text}"
         );
         assert!(text.lines().nth(2).unwrap().ends_with(",0.375,0.625"), "{text}");
+    }
+
+    /// A reader who has seen enough, as `head` does.
+    struct Closed;
+
+    impl io::Write for Closed {
+        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+            Err(io::ErrorKind::BrokenPipe.into())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_closed_pipe_is_known_as_one() {
+        let mut many = predictions();
+        let kind =
+            |found: &ImagePredictions| found.write_csv(&mut Closed, true).unwrap_err().kind();
+        assert_eq!(kind(&many), io::ErrorKind::BrokenPipe, "when it is flushed");
+        many.pictures = (0..999).map(|at| many.pictures[at % 2].clone()).collect();
+        assert_eq!(kind(&many), io::ErrorKind::BrokenPipe, "when the buffer is full");
     }
 
     #[test]

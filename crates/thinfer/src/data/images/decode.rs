@@ -16,6 +16,8 @@ const MOST_PIXELS: usize = 1 << 27;
 pub(super) struct Header {
     pub(super) width: usize,
     pub(super) height: usize,
+    /// Whether the file has no colours.
+    pub(super) grey: bool,
     format: Format,
 }
 
@@ -39,7 +41,9 @@ impl Header {
                     bytes.first_chunk::<24>().ok_or("is truncated")?;
                 let size = |bytes: [u8; 4]| u32::from_be_bytes(bytes) as usize;
                 let (width, height) = (size([*a, *b, *c, *d]), size([*e, *f, *g, *h]));
-                Header { width, height, format: Format::Png }
+                // The kind of pixels: 0 is grey, 4 is grey with transparency.
+                let grey = matches!(bytes.get(25), Some(0 | 4));
+                Header { width, height, grey, format: Format::Png }
             }
             [] => return Err("is empty".into()),
             _ => return Err("is neither JPEG nor PNG".into()),
@@ -128,7 +132,8 @@ fn jpeg_header(bytes: &[u8]) -> Result<Header, String> {
                 // top all over the file.
                 let whole = kind != 0xc2 && segment.first() == Some(&components) && together > 0;
                 let cut = whole.then_some((position, together));
-                return Ok(Header { width, height, format: Format::Jpeg { cut } });
+                let grey = components == 1;
+                return Ok(Header { width, height, grey, format: Format::Jpeg { cut } });
             }
             _ => {}
         }

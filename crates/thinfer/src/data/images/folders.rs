@@ -9,10 +9,8 @@ use super::broken::counted;
 use super::own::{Listing, entries, file_name};
 use super::problem;
 use super::stream::Item;
+use super::trail::Trail;
 use crate::error::Result;
-
-/// Folders inside a class beyond this depth are not looked into; links may go round in circles.
-const DEEPEST: usize = 8;
 
 /// What the test part is called; the first that is there is used. `test` comes last, since that of ImageNet
 /// has no classes.
@@ -93,25 +91,30 @@ fn classes(part: &Path) -> Result<Vec<Class>> {
         };
         return Err(problem(part, text));
     }
+    let trail = Trail::start(part)?;
     folders
         .into_par_iter()
-        .map(|folder| {
-            let mut class = Class { name: file_name(folder), files: Vec::new(), ignored: 0 };
-            walk(folder, 0, &mut class)?;
-            Ok(class)
+        .filter_map(|folder| {
+            let class = || -> Result<Option<Class>> {
+                let Some(trail) = trail.down(folder)? else { return Ok(None) };
+                let mut class = Class { name: file_name(folder), files: Vec::new(), ignored: 0 };
+                walk(folder, &trail, &mut class)?;
+                Ok(Some(class))
+            };
+            class().transpose()
         })
         .collect()
 }
 
-fn walk(folder: &Path, depth: usize, class: &mut Class) -> Result<()> {
+fn walk(folder: &Path, trail: &Trail<'_>, class: &mut Class) -> Result<()> {
     for path in entries(folder)?.into_iter().filter(|path| !is_hidden(path)) {
         let Ok(metadata) = path.metadata() else {
             class.ignored += 1;
             continue;
         };
         if metadata.is_dir() {
-            if depth < DEEPEST {
-                walk(&path, depth + 1, class)?;
+            if let Some(trail) = trail.down(&path)? {
+                walk(&path, &trail, class)?;
             }
         } else if is_image(&path) {
             class.files.push((path, metadata.len()));
@@ -159,4 +162,27 @@ fn listing(train: Vec<Class>, test: Option<(Vec<Class>, &Path)>) -> Result<Listi
     };
     let train = items(train).map_err(|name| unknown(Path::new("train"), name))?;
     Ok(Listing { classes: names, train, test, notes })
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::super::testing::write;
+    use super::*;
+
+    #[test]
+    fn links_that_go_round_in_circles_are_not_followed() {
+        let root = tempfile::tempdir().unwrap();
+        for class in ["a", "b"] {
+            write(root.path(), &format!("{class}/1.png"), b"");
+            symlink("..", root.path().join(class).join("up")).unwrap();
+        }
+        symlink(".", root.path().join("all")).unwrap();
+        write(root.path(), "b/c/d/e/f/g/h/i/j/k/2.png", b"");
+        let found = list(root.path()).unwrap();
+        assert_eq!(found.classes, ["a", "b"]);
+        let labels: Vec<u32> = found.train.iter().map(|item| item.label).collect();
+        assert_eq!(labels, [0, 1, 1], "each picture once, however deep it lies");
+    }
 }

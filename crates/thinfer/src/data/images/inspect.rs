@@ -60,6 +60,13 @@ impl Inspection {
                 "{images} cannot be read, more than the {allowed} that `data.skip_at_most` allows; repair or remove them, or allow more"
             ));
         }
+        if self.test.is_none() && self.classes.iter().all(|class| class.train < 2) {
+            return Some("has one image a class, so none can be held out; add some".to_owned());
+        }
+        let of_test = unreadable - self.classes.iter().map(|class| class.unreadable).sum::<usize>();
+        if of_test > 0 && self.test == Some(of_test) {
+            return Some("no test image can be read; repair or replace them".to_owned());
+        }
         let dead =
             self.classes.iter().find(|class| class.train > 0 && class.unreadable == class.train)?;
         Some(format!(
@@ -227,6 +234,31 @@ mod tests {
         write(root, "train/a/1.jpg", b"x");
         let problem = Inspection::of(root, None).unwrap().problem(9).unwrap();
         assert!(problem.starts_with("no training image of the class `a`"), "{problem}");
+    }
+
+    #[test]
+    fn what_a_run_has_nothing_to_test_on_with_is_not_usable() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path();
+        let problem = |allowed| Inspection::of(root, None).unwrap().problem(allowed);
+        write(root, "a/1.jpg", &jpeg(40, 30, 1));
+        write(root, "b/1.jpg", &jpeg(40, 30, 2));
+        assert!(problem(9).unwrap().contains("one image a class"));
+        write(root, "b/2.jpg", &jpeg(40, 30, 3));
+        assert_eq!(problem(9), None, "one of b can be held out");
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path();
+        let problem = |allowed| Inspection::of(root, None).unwrap().problem(allowed);
+        for name in ["train/a/1.jpg", "train/b/1.jpg", "train/b/2.jpg"] {
+            write(root, name, &jpeg(40, 30, 1));
+        }
+        write(root, "train/b/3.jpg", b"x");
+        write(root, "val/a/1.jpg", b"x");
+        write(root, "val/b/1.jpg", b"x");
+        assert!(problem(9).unwrap().starts_with("no test image can be read"));
+        assert!(problem(2).unwrap().starts_with("3 images cannot be read"));
+        write(root, "val/b/2.jpg", &jpeg(40, 30, 1));
+        assert_eq!(problem(9), None);
     }
 
     #[test]

@@ -20,6 +20,7 @@ mod shards;
 mod stream;
 #[cfg(test)]
 mod testing;
+mod trail;
 
 use std::fmt::Debug;
 use std::sync::Arc;

@@ -10,6 +10,7 @@ use super::ImageSet;
 use super::crop::Crop;
 use super::decode::Header;
 use super::own::entries;
+use super::trail::Trail;
 use crate::error::{Error, Result};
 
 /// Endings of the files that are taken from folders.
@@ -31,6 +32,8 @@ pub struct Picture {
     pub bytes: Vec<u8>,
     /// Width and height of the file.
     pub size: (usize, usize),
+    /// Whether the file has no colours.
+    pub grey: bool,
 }
 
 /// The picture files that `paths` name, folders with all below them, in the order of their names.
@@ -40,7 +43,7 @@ pub fn list_pictures(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
     for path in paths {
         let before = found.len();
         if path.is_dir() {
-            walk(path, &mut found)?;
+            walk(path, &Trail::start(path)?, &mut found)?;
             if found.len() == before {
                 return Err(Error::Data(format!(
                     "{} has no pictures below it; give .jpg or .png files, or a folder of them",
@@ -54,11 +57,13 @@ pub fn list_pictures(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-fn walk(folder: &Path, found: &mut Vec<PathBuf>) -> Result<()> {
+fn walk(folder: &Path, trail: &Trail<'_>, found: &mut Vec<PathBuf>) -> Result<()> {
     for entry in entries(folder)? {
         let ending = entry.extension().and_then(|e| e.to_str()).map(str::to_lowercase);
         if entry.is_dir() {
-            walk(&entry, found)?;
+            if let Some(trail) = trail.down(&entry)? {
+                walk(&entry, &trail, found)?;
+            }
         } else if ending.is_some_and(|e| ENDINGS.contains(&e.as_str())) {
             found.push(entry);
         }
@@ -78,7 +83,7 @@ pub fn read_picture(path: &Path, shape: Shape, fit: Fit) -> std::result::Result<
     let mut pixels = Vec::new();
     header.decode(&mut bytes, crop.top + crop.height, &mut pixels)?;
     let bytes = shaped(&pixels, width, crop, shape, &mut Resizer::new())?;
-    Ok(Picture { bytes, size: (width, height) })
+    Ok(Picture { bytes, size: (width, height), grey: header.grey })
 }
 
 /// The set in another shape: resized, grey from colours or the same grey in all channels.
@@ -139,7 +144,7 @@ fn shaped(
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{jpeg, png, write};
+    use super::super::testing::{jpeg, jpeg_as, png, write};
     use super::*;
 
     const COLOUR: Shape = Shape { height: 16, width: 16, channels: 3 };
@@ -164,6 +169,18 @@ mod tests {
         assert!(error.contains("no pictures"), "{error}");
     }
 
+    #[cfg(unix)]
+    #[test]
+    fn links_that_go_round_in_circles_end() {
+        let root = tempfile::tempdir().unwrap();
+        for folder in ["a", "b"] {
+            write(root.path(), &format!("{folder}/1.png"), b"");
+            std::os::unix::fs::symlink("..", root.path().join(folder).join("up")).unwrap();
+        }
+        let found = list_pictures(&[root.path().to_owned()]).unwrap();
+        assert_eq!(found, ["a/1.png", "b/1.png"].map(|name| root.path().join(name)));
+    }
+
     #[test]
     fn pictures_come_in_the_shape_of_the_run() {
         let root = tempfile::tempdir().unwrap();
@@ -177,6 +194,12 @@ mod tests {
         assert_eq!(read("same.png", COLOUR, Fit::Centre).unwrap(), same, "nothing to cut");
         let wide = read("wide.jpg", COLOUR, Fit::Whole).unwrap();
         assert_eq!(wide.size, (64, 32));
+        assert!(!wide.grey && !same.grey);
+        write(root.path(), "grey.png", &png(16, 16, png::ColorType::GrayscaleAlpha, 3));
+        write(root.path(), "grey.jpg", &jpeg_as(16, 16, 3, jpeg_encoder::ColorType::Luma, false));
+        for name in ["grey.png", "grey.jpg"] {
+            assert!(read(name, COLOUR, Fit::Whole).unwrap().grey, "{name}");
+        }
         assert_ne!(read("wide.jpg", COLOUR, Fit::Centre).unwrap().bytes, wide.bytes);
         assert_eq!(read("wide.jpg", GREY, Fit::Whole).unwrap().bytes.len(), GREY.len());
         assert!(read("broken.jpg", COLOUR, Fit::Whole).is_err());

@@ -20,6 +20,7 @@ pub use encode::{Encoding, Kind, Variable};
 pub use memory::{available_memory, check_memory, human_bytes};
 pub use notes::Notes;
 pub use target::{Target, Task, infer_task, learn_target};
+pub(crate) use write::csv_failure;
 pub use write::{OutColumn, write_columns, write_csv_to};
 
 use crate::error::{Error, Result};

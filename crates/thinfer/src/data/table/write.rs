@@ -133,11 +133,16 @@ pub fn write_csv_to<W: Write>(
     delimiter: u8,
     columns: &[(String, OutColumn)],
 ) -> io::Result<W> {
-    // The conversion of the csv crate loses the kind, and with it the advice for a full disk.
-    csv_text(to, delimiter, columns).map_err(|error| match error.into_kind() {
+    csv_text(to, delimiter, columns).map_err(csv_failure)
+}
+
+/// What went wrong while CSV was written. The conversion of the csv crate loses the kind, and with
+/// it the advice for a full disk and the reader who has seen enough.
+pub(crate) fn csv_failure(error: csv::Error) -> io::Error {
+    match error.into_kind() {
         csv::ErrorKind::Io(source) => source,
         other => io::Error::other(format!("{other:?}")),
-    })
+    }
 }
 
 fn csv_text<W: Write>(to: W, delimiter: u8, columns: &[(String, OutColumn)]) -> csv::Result<W> {
