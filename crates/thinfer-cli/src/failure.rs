@@ -74,8 +74,7 @@ mod tests {
         let error = anyhow::Error::from(Error::file("write", Path::new("a.csv"), source));
         assert_eq!(
             describe(&error),
-            "error: could not write a.csv: no storage space. Free some space, then continue with \
-             --resume; finished checkpoints are intact"
+            "error: could not write a.csv: no storage space. Free some space and try again"
         );
         let error = anyhow::anyhow!("inner").context("outer");
         assert_eq!(describe(&error), "error: outer\n  caused by: inner");

@@ -107,11 +107,28 @@ impl Error {
                 "Choose a folder you may write to with --out"
             }
             std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
-                "Free some space, then continue with --resume; finished checkpoints are intact"
+                "Free some space and try again"
             }
             _ => "Check that the path is right and the disk is healthy",
         };
         Error::File { action, path: path.to_owned(), source, advice }
+    }
+
+    /// The same where it stopped a run that has checkpoints to go on from.
+    pub(crate) fn while_training(self) -> Self {
+        match self {
+            Error::File { action, path, source, .. }
+                if matches!(
+                    source.kind(),
+                    std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded
+                ) =>
+            {
+                let advice =
+                    "Free some space, then continue with --resume; finished checkpoints are intact";
+                Error::File { action, path, source, advice }
+            }
+            other => other,
+        }
     }
 
     /// The exit code of the program: 2 for usage and configuration, 3 for a broken promise, 130
@@ -123,5 +140,21 @@ impl Error {
             Error::Interrupted(_) => 130,
             _ => 1,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_training_can_go_on_after_a_full_disk() {
+        let full = |kind: std::io::ErrorKind| Error::file("write", Path::new("a"), kind.into());
+        let error = full(std::io::ErrorKind::StorageFull);
+        assert!(error.to_string().ends_with(". Free some space and try again"), "{error}");
+        let error = error.while_training();
+        assert!(error.to_string().contains("continue with --resume"), "{error}");
+        let other = full(std::io::ErrorKind::NotFound).while_training();
+        assert!(other.to_string().ends_with("Check the path"), "{other}");
     }
 }

@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use thinfer_engine::{Dataset, Network};
+use thinfer_engine::{Dataset, Network, NodeId, Op};
 
 use crate::data::{Bundle, Task};
 use crate::error::Result;
 use crate::metrics::{self, ReliabilityBin, Selection, Sparsity};
 use crate::posterior::{Posterior, Predictive};
+use crate::shrink::{Layout, shrink};
 use crate::train::{ChainResult, Snapshot, live_inputs};
 
 /// The level of predictive intervals in reports.
@@ -38,14 +39,18 @@ pub struct Scores {
 pub struct Size {
     /// All parameters.
     pub parameters: usize,
-    /// Parameters that are not pruned, mean over chains.
+    /// Parameters of the smaller network that `thinfer shrink` writes, mean over chains.
     pub kept: f64,
     /// Pruned share of all parameters.
     pub sparsity: Sparsity,
     /// Pruned share of the weights, without biases.
     pub weight_sparsity: Sparsity,
-    /// Multiply-adds a row, of the whole network and of what is left.
+    /// Multiply-adds a row, of the whole network and of the smaller one.
     pub multiply_adds: (usize, f64),
+    /// Input columns, all and those that the smaller network reads.
+    pub inputs: (usize, f64),
+    /// Hidden units of the whole network and of the smaller one.
+    pub units: (usize, f64),
     /// Bytes of the method's own state a weight: weights, velocity, ρ and one byte of masks.
     pub state_bytes_per_weight: f64,
 }
@@ -201,7 +206,7 @@ pub fn evaluate(network: &Network, data: &Bundle, results: &[ChainResult]) -> Re
         selection: data.truth.as_ref().map(|truth| Selection::compare(&selected, truth)),
         selected: selected.iter().map(|&v| data.names[v].clone()).collect(),
         inclusion: data.names.iter().cloned().zip(inclusion).collect(),
-        size: size(network, &last.members, results),
+        size: size(network, &last.members, results)?,
         behaviour: behaviour(results, disagreement(&predictive, scale), data.train.rows()),
     })
 }
@@ -228,7 +233,7 @@ fn mean_scores(posterior: &Posterior, data: &Bundle) -> Result<Scores> {
     })
 }
 
-fn size(network: &Network, last: &[Snapshot], results: &[ChainResult]) -> Size {
+fn size(network: &Network, last: &[Snapshot], results: &[ChainResult]) -> Result<Size> {
     let parameters = network.params().len();
     let chains = last.len().max(1);
     let kept: usize =
@@ -240,16 +245,34 @@ fn size(network: &Network, last: &[Snapshot], results: &[ChainResult]) -> Size {
         .flat_map(|s| weights.iter().map(|p| &s.keep[p.range()]))
         .map(|keep| keep.iter().map(|k| usize::from(*k)).sum::<usize>())
         .sum();
-    let macs = network.multiply_adds();
     let method_bytes: usize = results.iter().map(|r| r.method_bytes).sum();
-    Size {
+    let hidden: Vec<NodeId> = (0..network.nodes().len())
+        .map(NodeId)
+        .filter(|id| *id != network.output())
+        .filter(|id| matches!(network.nodes()[id.0].op, Op::Linear { .. }))
+        .collect();
+    let units = hidden.iter().map(|id| network.nodes()[id.0].shape.channels).sum();
+    // Marks alone say too much or too little: a kept weight may read or feed something dead, and a
+    // pruned one may stay in a layer as a zero.
+    let mut left = [0usize; 4];
+    for sample in last {
+        let small = shrink(network, &sample.keep, Layout::SMALLEST)?;
+        left[0] += small.network.params().len();
+        left[1] += small.network.multiply_adds();
+        left[2] += small.inputs.len();
+        left[3] += hidden.iter().map(|id| small.channels(*id).len()).sum::<usize>();
+    }
+    let [left, macs, inputs, used] = left.map(|total| total as f64 / chains as f64);
+    Ok(Size {
         parameters,
-        kept: kept as f64 / chains as f64,
+        kept: left,
         sparsity: Sparsity::of_counts(parameters * chains - kept, parameters * chains),
         weight_sparsity: Sparsity::of_counts(total * chains - kept_weights, total * chains),
-        multiply_adds: (macs, kept_weights as f64 / chains as f64),
+        multiply_adds: (network.multiply_adds(), macs),
+        inputs: (network.input_len(), inputs),
+        units: (units, used),
         state_bytes_per_weight: method_bytes as f64 / (parameters * results.len()).max(1) as f64,
-    }
+    })
 }
 
 /// How far members lie apart, in the user's units or as probabilities.
@@ -287,5 +310,36 @@ pub(crate) fn behaviour(results: &[ChainResult], disagreement: Option<f64>, n: u
         // A loss may be negative; 0 stands only where there is none at all.
         largest_loss: largest.unwrap_or_default(),
         final_loss: last.iter().map(|r| r.loss).sum::<f64>() / count,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Activation;
+    use crate::model::mlp;
+    use thinfer_engine::Loss;
+
+    /// Kept weights that lead nowhere are cut; of a unit that stays, masked ones stay as zeros.
+    #[test]
+    fn the_size_of_a_table_network_is_that_of_the_file() {
+        let network = mlp(6, &[4], Activation::Tanh, 1, Loss::gaussian(1.0)).unwrap();
+        let mut keep = vec![1; network.params().len()];
+        let of = |name: &str| network.params().find(name).unwrap().range();
+        // Nothing reads unit 1, though its own weights are kept; unit 2 reads a single input.
+        keep[of("fc2.weight").start + 1] = 0;
+        keep[of("fc1.weight").start + 2 * 6 + 1..][..5].fill(0);
+        for unit in 0..4 {
+            keep[of("fc1.weight").start + unit * 6 + 5] = 0;
+        }
+        let sample = Snapshot { chain: 0, epoch: 0, weights: Vec::new(), keep, stats: Vec::new() };
+        let found = size(&network, std::slice::from_ref(&sample), &[]).unwrap();
+        // Three units of five inputs with their biases and outputs, and the last bias.
+        assert_eq!((found.parameters, found.kept), (33, (3 * (5 + 2) + 1) as f64));
+        assert_eq!(found.multiply_adds, (28, 18.0));
+        assert_eq!((found.inputs, found.units), ((6, 5.0), (4, 3.0)));
+        let small = shrink(&network, &sample.keep, Layout::SMALLEST).unwrap();
+        assert_eq!(found.kept, small.network.params().len() as f64);
+        assert_eq!(found.sparsity, Sparsity::of_counts(1 + 5 + 3, 33));
     }
 }

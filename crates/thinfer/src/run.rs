@@ -316,7 +316,7 @@ pub fn train_with_threads(
         threads,
         device: control.device,
     };
-    let results = run_chains(specs, data.examples(), &setting)?;
+    let results = run_chains(specs, data.examples(), &setting).map_err(Error::while_training)?;
     let mut broken = data.broken();
     if broken.train.len() > info.unreadable.train.len() {
         Broken { test: Vec::new(), ..broken.clone() }.notes().iter().for_each(notice);
@@ -331,7 +331,8 @@ pub fn train_with_threads(
         stored.unreadable = info.unreadable.clone();
         write_whole(&folder.join("run.json"), &to_json(&stored)?)?;
     }
-    write_whole(&folder.join("history.csv"), history_csv(&results).as_bytes())?;
+    write_whole(&folder.join("history.csv"), history_csv(&results).as_bytes())
+        .map_err(Error::while_training)?;
     Ok(data.with(info, results, started.elapsed().as_secs_f64()))
 }
 

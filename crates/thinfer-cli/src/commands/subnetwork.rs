@@ -33,7 +33,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
     /// The share in FILE
-    #[arg(long, default_value_t = 0.1)]
+    #[arg(long, default_value_t = 0.1, requires = "out")]
     share: f64,
     /// Replace FILE
     #[arg(long)]

@@ -1,6 +1,7 @@
 //! Settings that are allowed and probably not meant.
 
-use super::{Config, MethodKind};
+use super::{Cadence, Config, MethodKind};
+use crate::train::Shrinking;
 
 impl Config {
     /// What a user should hear before the run: schedules that its epochs are too few for, as after
@@ -22,6 +23,11 @@ impl Config {
         }
         let prune = &self.prune;
         if self.method.kind == MethodKind::EmMcmc {
+            if prune.shrink == Shrinking::Always && prune.cadence == Cadence::Step {
+                notices.push(
+                    "prune.shrink is \"always\", but with prune.cadence = \"step\" training never goes on with a smaller network; set prune.cadence to \"epoch\" to have one".to_owned(),
+                );
+            }
             if prune.warm_up_epochs + 1 >= epochs {
                 notices.push(format!(
                     "prune.warm_up_epochs is {}, but the run has {epochs} epochs, so nothing is pruned; give more train.epochs or a shorter warm-up",
@@ -57,5 +63,17 @@ mod tests {
         assert!(short[0].contains("about 300"), "{short:?}");
         assert!(short[1].contains("prune.freeze_after_epochs is 1999"), "{short:?}");
         assert!(notices(50)[1].contains("nothing is pruned"));
+    }
+
+    #[test]
+    fn a_network_that_never_gets_smaller_although_it_should_is_noticed() {
+        let found = |settings: &[&str]| {
+            let settings: Vec<String> = settings.iter().map(|s| (*s).to_owned()).collect();
+            let notices = Config::parse("", &settings).unwrap().notices();
+            notices.iter().filter(|notice| notice.contains("prune.cadence")).count()
+        };
+        assert_eq!(found(&["preset=paper", "prune.shrink=always"]), 1);
+        assert_eq!(found(&["preset=paper", "prune.shrink=always", "prune.cadence=epoch"]), 0);
+        assert_eq!(found(&["preset=paper"]), 0);
     }
 }

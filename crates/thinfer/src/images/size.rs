@@ -31,7 +31,8 @@ pub struct LayerSize {
     pub live_inputs: usize,
     /// All input channels.
     pub inputs: usize,
-    /// Output channels that depend on the layer's input and that something reads.
+    /// Output channels that the smaller network computes: something reads them, and a kernel, a bias
+    /// or the shift of a norm fills them.
     pub live_outputs: usize,
     /// All output channels.
     pub outputs: usize,
@@ -82,6 +83,7 @@ pub fn image_size(network: &Network, keep: &[u8]) -> Result<ImageSize> {
                 numbers += layer.multiply_adds.kernels / (node.shape.height * node.shape.width);
                 let left = small.became(NodeId(at)).map(|id| small.network.node_multiply_adds(id));
                 layer.multiply_adds.channels = left.unwrap_or(0);
+                layer.live_outputs = left.map_or(0, |_| small.channels(NodeId(at)).len());
                 layers.push(layer);
                 if let Some(bias) = bias {
                     let marks = &keep[network.params()[bias].range()];
@@ -143,17 +145,14 @@ impl Channels {
         let kernels = Kernels::of(weight, keep);
         let (source, read) = (&self.zero[node.inputs[0].0], &self.read[id.0]);
         let mut live_inputs = vec![false; kernels.inputs];
-        let (mut live_outputs, mut live_kernels) = (0, 0);
+        let mut live_kernels = 0;
         for row in kernels.rows().zip(read).filter(|(_, read)| **read).map(|r| r.0) {
-            let mut used = 0;
             for (input, kept) in row.iter().enumerate() {
                 if *kept && !source[input % source.len()] {
                     live_inputs[input] = true;
-                    used += 1;
+                    live_kernels += 1;
                 }
             }
-            live_outputs += usize::from(used > 0);
-            live_kernels += used;
         }
         let live_inputs = live_inputs.iter().filter(|live| **live).count();
         let outputs = weight.shape[0];
@@ -163,7 +162,7 @@ impl Channels {
             name: node.name.clone(),
             live_inputs,
             inputs: kernels.inputs,
-            live_outputs,
+            live_outputs: 0,
             outputs,
             kept: kept(&keep[weight.range()]),
             weights: weight.len(),
@@ -274,7 +273,7 @@ mod tests {
         let mut keep = vec![1; network.params().len()];
         mask(&network, &mut keep, "conv1.weight", Some(1), None);
         let size = image_size(&network, &keep).unwrap();
-        assert_eq!([size.layers[0].live_outputs, size.layers[1].live_inputs], [2, 3]);
+        assert_eq!([size.layers[0].live_outputs, size.layers[1].live_inputs], [3, 3]);
     }
 
     #[test]

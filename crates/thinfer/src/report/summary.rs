@@ -186,14 +186,26 @@ fn selection(run: &Run, evaluation: &Evaluation) -> String {
 
 fn size(evaluation: &Evaluation) -> String {
     let size = &evaluation.size;
-    let (before, after) = size.multiply_adds;
+    let row = |name: &str, (whole, left): (usize, f64)| {
+        let share = percent(left / whole.max(1) as f64);
+        vec![name.to_owned(), count(whole), quantity(left), share]
+    };
     let rows = [
-        ["Parameters".to_owned(), count(size.parameters)],
-        ["Parameters kept".to_owned(), quantity(size.kept)],
-        ["Sparsity, all parameters".to_owned(), percent(size.sparsity.value())],
-        ["Sparsity, weights without biases".to_owned(), percent(size.weight_sparsity.value())],
-        ["Multiply-adds a row, before".to_owned(), count(before)],
-        ["Multiply-adds a row, after".to_owned(), quantity(after)],
+        row("Parameters", (size.parameters, size.kept)),
+        row("Bytes of 32-bit numbers", (4 * size.parameters, 4.0 * size.kept)),
+        row("Multiply-adds a row", size.multiply_adds),
+        row("Input columns", size.inputs),
+        row("Hidden units", size.units),
     ];
-    table(&[], &rows.map(Vec::from))
+    let text = format!(
+        "{} of all parameters are pruned, of the weights without biases {}.",
+        percent(size.sparsity.value()),
+        percent(size.weight_sparsity.value())
+    );
+    table(&["", "Whole network", "Cut down", "Left"], &rows)
+        + &paragraph(&text)
+        + &remark(
+            "Cut down is the smaller network that thinfer shrink writes, without what is dead: the \
+             same function. It is that of the last sample, mean over chains.",
+        )
 }

@@ -32,6 +32,10 @@ pub struct Speed {
 /// What cutting a network down comes to.
 #[derive(Clone, Debug, Serialize)]
 pub struct Saving {
+    /// The chain of the sample.
+    pub chain: u32,
+    /// The epoch after which it was taken, from 0.
+    pub epoch: usize,
     /// Parameters of the whole and of the smaller network.
     pub parameters: [usize; 2],
     /// Bytes of parameters and running statistics, four a number.
@@ -52,20 +56,22 @@ impl Saving {
         let small = shrink(network, &sample.keep, Layout::SMALLEST)?;
         Ok(Self {
             speed: speed(network, &small, sample)?,
-            ..Self::untimed(network, &small, &sample.keep)
+            ..Self::untimed(network, &small, sample)
         })
     }
 
     /// The same without taking time.
-    pub fn untimed(network: &Network, small: &Shrunk, keep: &[u8]) -> Self {
+    pub fn untimed(network: &Network, small: &Shrunk, sample: &Snapshot) -> Self {
         let less = &small.network;
         let both = |of: fn(&Network) -> usize| [of(network), of(less)];
         Self {
+            chain: sample.chain,
+            epoch: sample.epoch,
             parameters: both(|n| n.params().len()),
             bytes: both(|n| 4 * (n.params().len() + n.stats().len())),
             multiply_adds: both(Network::multiply_adds),
             inputs: [network.nodes()[0].shape.channels, small.inputs.len()],
-            leftovers: leftovers(keep, small),
+            leftovers: leftovers(&sample.keep, small),
             speed: Vec::new(),
         }
     }

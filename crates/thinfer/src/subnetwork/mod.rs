@@ -103,8 +103,14 @@ impl Samples {
         last.keep.iter().filter(|keep| **keep != 0).count() + last.stats.len()
     }
 
-    /// Every sample keeps its own value of that share of the live numbers that differs most; of the
-    /// others all have the last sample's. Share 1 gives the samples themselves, share 0 the last one.
+    /// How many running statistics differ; they stand first in the order.
+    fn own_stats(&self) -> usize {
+        let params = self.posterior.network.params().len();
+        self.order.iter().take_while(|place| **place >= params).count()
+    }
+
+    /// Every sample keeps its own value of that share of the live numbers that differs most, and, with
+    /// any share but 0, of all running statistics; of the others all have the last sample's. Share 1 gives the samples themselves, share 0 the last one.
     ///
     /// Not the mean: running statistics belong to the weights they were taken with, and the mean of
     /// several networks has none. The last sample keeps its own, and is exact with every share.
@@ -112,7 +118,10 @@ impl Samples {
         if !(0.0..=1.0).contains(&share) {
             return Err(Error::config("share", format!("is {share}; give a share from 0 to 1")));
         }
-        let most = (share * self.live() as f64).ceil() as usize;
+        let most = match share {
+            0.0 => 0,
+            _ => ((share * self.live() as f64).ceil() as usize).max(self.own_stats()),
+        };
         let mut differs = vec![false; self.numbers[0].len()];
         self.order.iter().take(most).for_each(|&place| differs[place] = true);
         Ok(self.keeping(differs))
@@ -282,14 +291,18 @@ mod tests {
         let shares = [0.0, 0.001, 0.01, 0.1, 0.5, 0.9, 1.0];
         let kept = shares.map(|share| samples.sharing(share).unwrap());
         for (kept, share) in kept.iter().zip(shares) {
-            assert_eq!(kept.differing(), (share * samples.live() as f64).ceil() as usize);
+            let least = if share > 0.0 { samples.posterior().network.stats().len() } else { 0 };
+            let asked = (share * samples.live() as f64).ceil() as usize;
+            assert_eq!(kept.differing(), asked.max(least));
         }
         for pair in kept.windows(2) {
             let last = |kept: &Subnetwork| kept.posterior().members[SAMPLES - 1].clone();
             assert_eq!(last(&pair[0]), last(&pair[1]));
             let both = pair[0].differs.iter().zip(&pair[1].differs);
             assert!(both.into_iter().all(|(less, more)| *more || !less));
-            assert!(pair[0].to_bytes().unwrap().len() < pair[1].to_bytes().unwrap().len());
+            let bytes = |kept: &Subnetwork| kept.to_bytes().unwrap().len();
+            let less = pair[0].differing() < pair[1].differing();
+            assert_eq!(bytes(&pair[0]) < bytes(&pair[1]), less);
         }
         let full = samples.full().to_bytes().unwrap().len();
         assert!(kept[4].to_bytes().unwrap().len() < full);

@@ -36,12 +36,13 @@ pub(super) fn section_of(evaluation: &ImageEvaluation, saving: Option<&Saving>) 
     if evaluation.sizes.len() > 1 {
         html += &remark("Of the first chain.");
     }
-    html += &saving.map_or(String::new(), cut_down);
+    let several = evaluation.sizes.len() > 1;
+    html += &saving.map_or(String::new(), |saving| cut_down(saving, several));
     Ok(section("channels", "Live channels", &html))
 }
 
 /// The network with zeros in it beside the smaller one that is the same function.
-fn cut_down(saving: &Saving) -> String {
+fn cut_down(saving: &Saving, several: bool) -> String {
     let share = |[whole, small]: [usize; 2]| percent(small as f64 / whole.max(1) as f64);
     let amount = |name: &str, both: [usize; 2]| {
         vec![name.to_owned(), count(both[0]), count(both[1]), share(both)]
@@ -59,7 +60,9 @@ fn cut_down(saving: &Saving) -> String {
         let faster = format!("{} times as fast", number(speed.masked / speed.shrunk));
         rows.push(vec![name, number(speed.masked), number(speed.shrunk), faster]);
     }
-    let mut html = table(&["The last sample", "With zeros", "Cut down", "Left"], &rows);
+    let of = if several { format!(" of chain {}", saving.chain) } else { String::new() };
+    let whose = format!("The last sample{of}");
+    let mut html = table(&[&whose, "With zeros", "Cut down", "Left"], &rows);
     html += &remark(
         "Cut down, the network is the same function (thinfer shrink). Times are of the cores of the \
          machine that wrote this page.",

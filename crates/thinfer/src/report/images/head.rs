@@ -168,8 +168,8 @@ fn size(evaluation: &ImageEvaluation) -> String {
         + &paragraph(&text)
         + &table(&head, &rows)
         + &remark(
-            "\u{201c}Kernels left\u{201d} counts every pair of channels whose kernel is not all pruned; \
-             \u{201c}dead channels cut\u{201d} is the smaller dense network without the channels that \
+            "\u{201c}Kernels left\u{201d} counts every pair of channels whose kernel is not all pruned and \
+             which lies on a way from the data to the output; \u{201c}dead channels cut\u{201d} is the smaller dense network without the channels that \
              are always zero or that nothing reads.",
         )
 }

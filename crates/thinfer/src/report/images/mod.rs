@@ -227,6 +227,8 @@ mod tests {
 
     fn saving() -> Saving {
         Saving {
+            chain: 0,
+            epoch: 9,
             parameters: [1000, 200],
             bytes: [4000, 800],
             multiply_adds: [90_000, 30_000],
