@@ -31,6 +31,11 @@ impl Figure {
             Figure::Pruning => "figure2",
         }
     }
+
+    /// Its files in a folder: SVG and PNG.
+    pub fn files(self, folder: &Path) -> [PathBuf; 2] {
+        ["svg", "png"].map(|ending| folder.join(format!("{}.{ending}", self.name())))
+    }
 }
 
 /// What was drawn, and from what.
@@ -124,18 +129,19 @@ pub fn figure_runs(figure: Figure, config: &Config) -> Result<Vec<(&'static str,
     })
 }
 
-/// Trains what a figure needs in `folder` and draws it there. What is trained already is not
-/// trained again, and an interrupted run goes on.
+/// Trains what a figure needs in `folder` and draws it there. With [`Mode::Resume`] what is trained
+/// already is not trained again, and an interrupted run goes on.
 pub fn reproduce_figure(
     figure: Figure,
     config: &Config,
     folder: &Path,
+    mode: Mode,
     control: &Control<'_>,
 ) -> Result<Figures> {
     let mut runs = Vec::new();
     for (name, config) in figure_runs(figure, config)? {
         let run = folder.join(name);
-        train(&config, &run, Mode::Resume, control)?;
+        train(&config, &run, mode, control)?;
         runs.push(run);
     }
     draw_figure(figure, &runs, folder, control.observer)
@@ -174,8 +180,8 @@ pub fn draw_figure(
         }
     };
     std::fs::create_dir_all(folder).map_err(|e| Error::file("create", folder, e))?;
-    let file = |ending: &str| folder.join(format!("{}.{ending}", figure.name()));
-    let files = Figures { svg: file("svg"), png: file("png"), runs: runs.to_vec() };
+    let [svg, png] = figure.files(folder);
+    let files = Figures { svg, png, runs: runs.to_vec() };
     write_whole(&files.svg, drawing.svg.as_bytes())?;
     write_whole(&files.png, &drawing.png)?;
     Ok(files)
@@ -308,16 +314,25 @@ mod tests {
             Control { stop: &stop, observer: &Silent, device: Device::Cpu, device_name: "cpu" };
         let config = small(&[]);
         for (figure, runs) in [(Figure::WeightPaths, 1), (Figure::Pruning, 2)] {
-            let first = reproduce_figure(figure, &config, folder.path(), &control).unwrap();
+            let reproduce = |config: &Config, mode| {
+                reproduce_figure(figure, config, folder.path(), mode, &control)
+            };
+            let first = reproduce(&config, Mode::Resume).unwrap();
             assert_eq!(first.runs.len(), runs);
             let svg = std::fs::read_to_string(&first.svg).unwrap();
             assert!(svg.contains(["step size", "Sparsity"][runs - 1]), "{}", figure.name());
             assert!(std::fs::read(&first.png).unwrap().starts_with(b"\x89PNG"));
             // All there is is drawn again, bit by bit, without training.
             stop.store(true, std::sync::atomic::Ordering::Relaxed);
-            let again = reproduce_figure(figure, &config, folder.path(), &control).unwrap();
+            let again = reproduce(&config, Mode::Resume).unwrap();
             assert_eq!(std::fs::read_to_string(&again.svg).unwrap(), svg);
             stop.store(false, std::sync::atomic::Ordering::Relaxed);
+            // Other settings are another run, which replaces this one on request alone.
+            let other = small(&["train.batch=16", "train.epochs=2"]);
+            let error = reproduce(&other, Mode::Resume).unwrap_err().to_string();
+            assert!(error.contains("--force"), "{error}");
+            let svg_of = |found: Figures| std::fs::read_to_string(found.svg).unwrap();
+            assert!(svg_of(reproduce(&other, Mode::Force).unwrap()) != svg, "fewer epochs");
         }
     }
 
