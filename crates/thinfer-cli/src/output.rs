@@ -8,7 +8,7 @@ use thinfer::{Error, Result};
 pub(crate) fn check_free(path: &Path, force: bool) -> Result<()> {
     if !force && path.symlink_metadata().is_ok() {
         let problem = format!(
-            "{} already exists; choose another file, or replace it with --force",
+            "{} already exists; choose another place, or replace it with --force",
             path.display()
         );
         return Err(Error::config("--out", problem));

@@ -164,7 +164,7 @@ fn check(args: &CheckArgs, context: &Context) -> anyhow::Result<()> {
     }
 }
 
-/// Classes and unreadable images that are shown; `--json` has all.
+/// Classes that are shown; `--json` has all.
 const SHOWN: usize = 20;
 
 fn to_text(found: &Inspection, args: &CheckArgs) -> String {
@@ -200,11 +200,8 @@ fn to_text(found: &Inspection, args: &CheckArgs) -> String {
     }
     if !found.unreadable.is_empty() {
         text.push_str(&format!("\ncannot be read: {}\n", found.unreadable.len()));
-        for image in found.unreadable.iter().take(SHOWN) {
+        for image in &found.unreadable {
             text.push_str(&format!("  {} {}\n", image.name, image.problem));
-        }
-        if found.unreadable.len() > SHOWN {
-            text.push_str(&format!("  and {} more\n", found.unreadable.len() - SHOWN));
         }
     }
     text

@@ -106,6 +106,9 @@ fn what_cannot_be_used_has_code_1() {
     for at in 0..101 {
         fs::write(broken.join(format!("{at}.jpg")), b"x").unwrap();
     }
+    let outcome = workspace.run(&["data", "check", "pictures"]);
+    let all = (0..101).all(|at| outcome.stdout.contains(&format!("  pictures/dog/{at}.jpg is ")));
+    assert!(all, "{}", outcome.stdout);
     let outcome = workspace.run(&["data", "check", "pictures", "--json"]);
     assert_eq!(outcome.code, Some(1));
     assert!(outcome.stdout.contains("\"usable\":false"), "{}", outcome.stdout);

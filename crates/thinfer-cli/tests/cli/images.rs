@@ -55,6 +55,10 @@ fn a_run_on_images_is_evaluated_reported_and_predicted_with() {
         workspace.json(&["reproduce", "figure2", "--run", "runs/shapes", "--out", "figures"]);
     assert!(fs::read_to_string(workspace.path("figures/figure2.svg")).unwrap().contains("DFP"));
     assert_eq!(drawn["png"], "figures/figure2.png");
+    let draw = ["reproduce", "figure2", "--run", "runs/shapes", "--out", "figures"];
+    let error = workspace.fails(2, &draw);
+    assert!(error.contains("figures/figure2.svg already exists"), "{error}");
+    workspace.succeeds(&[&draw[..], &["--force"]].concat());
     workspace.write("figures/broken.png", "not a picture");
     let outcome = workspace.succeeds(&["predict", "runs/shapes", "figures", "--all"]);
     let lines: Vec<&str> = outcome.stdout.lines().collect();

@@ -28,7 +28,7 @@ fn an_evaluation_is_that_of_the_training() {
     assert_eq!(fs::read(workspace.path("e.json")).unwrap(), {
         fs::read(workspace.path("runs/tiny/evaluation.json")).unwrap()
     });
-    assert_snapshot!(workspace.fails(2, &["eval", "runs/tiny", "--out", "e.json"]), @"error: `--out`: e.json already exists; choose another file, or replace it with --force");
+    assert_snapshot!(workspace.fails(2, &["eval", "runs/tiny", "--out", "e.json"]), @"error: `--out`: e.json already exists; choose another place, or replace it with --force");
     let text = workspace.succeeds(&["eval", "runs/tiny"]).stdout;
     assert!(text.contains("posterior (") && !text.contains("time: "), "{text}");
 }
@@ -90,7 +90,7 @@ fn predictions_can_be_read_from_and_written_to_every_format() {
     assert_eq!(fs::read_to_string(workspace.path("p.csv")).unwrap(), printed);
     assert_snapshot!(
         workspace.fails(2, &["predict", "runs/tiny", "new.csv", "--out", "p.csv"]),
-        @"error: `--out`: p.csv already exists; choose another file, or replace it with --force"
+        @"error: `--out`: p.csv already exists; choose another place, or replace it with --force"
     );
     let result = workspace.json(&["predict", "runs/tiny", "new.csv", "--out", "p.csv", "--force"]);
     assert_eq!((&result["out"], result.get("mean")), (&json!("p.csv"), None));
@@ -148,7 +148,7 @@ fn a_report_is_rewritten_in_its_run_and_nowhere_else() {
     assert!(page.to_lowercase().starts_with("<!doctype html>"), "{}", &page[..40.min(page.len())]);
     workspace.write("mine.html", "mine");
     let refused = workspace.fails(2, &["report", "runs/tiny", "--out", "mine.html"]);
-    assert!(refused.contains("mine.html already exists; choose another file"), "{refused}");
+    assert!(refused.contains("mine.html already exists; choose another place"), "{refused}");
     assert_eq!(fs::read(workspace.path("mine.html")).unwrap(), b"mine");
     let result = workspace.json(&["report", "runs/tiny", "--out", "mine.html", "--force"]);
     assert_eq!(result["report"], "mine.html");

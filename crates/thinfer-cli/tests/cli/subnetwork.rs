@@ -48,7 +48,7 @@ fn shares_are_measured_and_one_is_written() {
     {
         assert!(text.contains(part), "`{part}` is missing in\n{text}");
     }
-    assert_snapshot!(workspace.fails(2, &command), @"error: `--out`: s.safetensors already exists; choose another file, or replace it with --force");
+    assert_snapshot!(workspace.fails(2, &command), @"error: `--out`: s.safetensors already exists; choose another place, or replace it with --force");
     assert_snapshot!(workspace.fails(2, &["subnetwork", "run", "--shares", "0.1,2"]), @"error: `--shares`: is 2; a share lies between 0 and 1, such as 0.1");
     let error = workspace.fails(2, &["subnetwork", "run", "--share", "0.2"]);
     assert!(error.contains("--out <FILE>"), "{error}");

@@ -31,6 +31,11 @@ impl Figure {
             Figure::Pruning => "figure2",
         }
     }
+
+    /// Its files in a folder: SVG and PNG.
+    pub fn files(self, folder: &Path) -> [PathBuf; 2] {
+        ["svg", "png"].map(|ending| folder.join(format!("{}.{ending}", self.name())))
+    }
 }
 
 /// What was drawn, and from what.
@@ -124,18 +129,19 @@ pub fn figure_runs(figure: Figure, config: &Config) -> Result<Vec<(&'static str,
     })
 }
 
-/// Trains what a figure needs in `folder` and draws it there. What is trained already is not
-/// trained again, and an interrupted run goes on.
+/// Trains what a figure needs in `folder` and draws it there. With [`Mode::Resume`] what is trained
+/// already is not trained again, and an interrupted run goes on.
 pub fn reproduce_figure(
     figure: Figure,
     config: &Config,
     folder: &Path,
+    mode: Mode,
     control: &Control<'_>,
 ) -> Result<Figures> {
     let mut runs = Vec::new();
     for (name, config) in figure_runs(figure, config)? {
         let run = folder.join(name);
-        train(&config, &run, Mode::Resume, control)?;
+        train(&config, &run, mode, control)?;
         runs.push(run);
     }
     draw_figure(figure, &runs, folder, control.observer)
@@ -164,13 +170,18 @@ pub fn draw_figure(
             return Err(Error::config("--run", "is to be given once: figure1 shows one run"));
         }
         (Figure::Pruning, several) => {
-            let courses: Vec<PruningCourse> = several.iter().map(course).collect();
+            let named = several.iter().zip(runs);
+            let named: Vec<(&Config, &Path)> =
+                named.map(|((info, _), run)| (&info.config, run.as_path())).collect();
+            let courses = several.iter().zip(labels(&named));
+            let courses: Vec<PruningCourse> =
+                courses.map(|((_, result), name)| course(name, result)).collect();
             pruning_courses(&courses)?
         }
     };
     std::fs::create_dir_all(folder).map_err(|e| Error::file("create", folder, e))?;
-    let file = |ending: &str| folder.join(format!("{}.{ending}", figure.name()));
-    let files = Figures { svg: file("svg"), png: file("png"), runs: runs.to_vec() };
+    let [svg, png] = figure.files(folder);
+    let files = Figures { svg, png, runs: runs.to_vec() };
     write_whole(&files.svg, drawing.svg.as_bytes())?;
     write_whole(&files.png, &drawing.png)?;
     Ok(files)
@@ -198,18 +209,44 @@ fn paths(run: &Path, result: &ChainResult) -> Result<Drawing> {
     weight_paths(&channels, &step_size)
 }
 
-fn course((info, result): &(RunInfo, ChainResult)) -> PruningCourse {
+/// How a run prunes.
+fn label(config: &Config) -> String {
+    match (config.method.kind, config.prune.regrow) {
+        (MethodKind::EmMcmc, false) => "DFP: what is pruned stays pruned".to_owned(),
+        (MethodKind::EmMcmc, true) => "DPF: what is pruned may come back".to_owned(),
+        (MethodKind::Sm, _) => "SM: sparse momentum".to_owned(),
+        (MethodKind::Dsr, _) => "DSR: weights grow at random places".to_owned(),
+        (MethodKind::DpfLin, _) => "DPF of Lin et al.".to_owned(),
+        (other, _) => format!("{}: not pruned", other.name()),
+    }
+}
+
+/// The labels of runs, with the names of their folders, or their paths, where they would be the same.
+fn labels(runs: &[(&Config, &Path)]) -> Vec<String> {
+    let alike = |(config, _): &(&Config, &Path)| -> Vec<&Path> {
+        let same = runs.iter().filter(|(other, _)| label(other) == label(config));
+        same.map(|(_, run)| *run).collect()
+    };
+    let in_full = |at: &(&Config, &Path)| {
+        let (label, alike, run) = (label(at.0), alike(at), at.1);
+        if alike.len() == 1 {
+            return label;
+        }
+        let name = run.file_name();
+        let once = alike.iter().filter(|other| other.file_name() == name).count() == 1;
+        let name = name.filter(|_| once).map_or(run, Path::new);
+        format!("{label} ({})", name.display())
+    };
+    runs.iter().map(in_full).collect()
+}
+
+fn course(name: String, result: &ChainResult) -> PruningCourse {
     let over = |value: fn(&Record) -> Option<f64>| -> Vec<(f64, f64)> {
         let at = |r: &Record| Some((r.epoch as f64 + 1.0, value(r)?));
         result.records.iter().filter_map(at).collect()
     };
-    let name = match (info.config.method.kind, info.config.prune.regrow) {
-        (MethodKind::EmMcmc, false) => "DFP: what is pruned stays pruned",
-        (MethodKind::EmMcmc, true) => "DPF: what is pruned may come back",
-        _ => "not pruned",
-    };
     PruningCourse {
-        name: name.to_owned(),
+        name,
         accuracy: over(|r| r.test_accuracy),
         soft: over(|r| Some(r.spike_share)),
         sparsity: over(|r| Some(r.sparsity)),
@@ -277,17 +314,56 @@ mod tests {
             Control { stop: &stop, observer: &Silent, device: Device::Cpu, device_name: "cpu" };
         let config = small(&[]);
         for (figure, runs) in [(Figure::WeightPaths, 1), (Figure::Pruning, 2)] {
-            let first = reproduce_figure(figure, &config, folder.path(), &control).unwrap();
+            let reproduce = |config: &Config, mode| {
+                reproduce_figure(figure, config, folder.path(), mode, &control)
+            };
+            let first = reproduce(&config, Mode::Resume).unwrap();
             assert_eq!(first.runs.len(), runs);
             let svg = std::fs::read_to_string(&first.svg).unwrap();
             assert!(svg.contains(["step size", "Sparsity"][runs - 1]), "{}", figure.name());
             assert!(std::fs::read(&first.png).unwrap().starts_with(b"\x89PNG"));
             // All there is is drawn again, bit by bit, without training.
             stop.store(true, std::sync::atomic::Ordering::Relaxed);
-            let again = reproduce_figure(figure, &config, folder.path(), &control).unwrap();
+            let again = reproduce(&config, Mode::Resume).unwrap();
             assert_eq!(std::fs::read_to_string(&again.svg).unwrap(), svg);
             stop.store(false, std::sync::atomic::Ordering::Relaxed);
+            // Other settings are another run, which replaces this one on request alone.
+            let other = small(&["train.batch=16", "train.epochs=2"]);
+            let error = reproduce(&other, Mode::Resume).unwrap_err().to_string();
+            assert!(error.contains("--force"), "{error}");
+            let svg_of = |found: Figures| std::fs::read_to_string(found.svg).unwrap();
+            assert!(svg_of(reproduce(&other, Mode::Force).unwrap()) != svg, "fewer epochs");
         }
+    }
+
+    #[test]
+    fn runs_are_labelled_by_how_they_prune_and_told_apart() {
+        use MethodKind::{DpfLin, Dsr, EmMcmc, Sgd, Sm};
+        let config = |kind: MethodKind| {
+            let mut config = small(&[]);
+            config.method.kind = kind;
+            config
+        };
+        let names = |kinds: &[(MethodKind, &str)]| -> Vec<String> {
+            let configs: Vec<Config> = kinds.iter().map(|(kind, _)| config(*kind)).collect();
+            let runs: Vec<(&Config, &Path)> =
+                configs.iter().zip(kinds).map(|(c, (_, run))| (c, Path::new(*run))).collect();
+            labels(&runs)
+        };
+        let one = names(&[(EmMcmc, "a"), (Sm, "b"), (Dsr, "c"), (DpfLin, "d"), (Sgd, "e")]);
+        let starts = ["DFP: ", "SM: ", "DSR: ", "DPF of Lin", "sgd: not pruned"];
+        for (name, start) in one.iter().zip(starts) {
+            assert!(name.starts_with(start) && !name.contains('('), "{name}");
+        }
+        let ends = |kinds: &[(MethodKind, &str)]| -> Vec<String> {
+            let end = |name: &String| name.split_once(" (").map_or("", |(_, end)| end).to_owned();
+            names(kinds).iter().map(end).collect()
+        };
+        assert_eq!(
+            ends(&[(EmMcmc, "runs/a"), (Sm, "runs/c"), (EmMcmc, "runs/b")]),
+            ["a)", "", "b)"]
+        );
+        assert_eq!(ends(&[(Sm, "x/a"), (Sm, "y/a")]), ["x/a)", "y/a)"]);
     }
 
     #[test]

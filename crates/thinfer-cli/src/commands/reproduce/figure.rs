@@ -2,12 +2,13 @@ use std::path::{Path, PathBuf};
 
 use thinfer::config::Config;
 use thinfer::reproduce::{Figure, draw_figure, reproduce_figure};
-use thinfer::run::Control;
+use thinfer::run::{Control, Mode};
 use thinfer::train::Device;
 
 use crate::context::Context;
 use crate::device::{Chosen, DeviceArgs};
 use crate::interrupt;
+use crate::output;
 use crate::progress::Progress;
 
 /// ResNet-18 on CIFAR-10, as the paper shows it.
@@ -39,6 +40,9 @@ pub(super) struct Args {
     /// The folder of runs and figure [default: runs/figure1, runs/figure2]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+    /// Train again what is there; with --run, replace the figure
+    #[arg(long)]
+    force: bool,
     #[command(flatten)]
     device: DeviceArgs,
 }
@@ -54,14 +58,19 @@ pub(super) fn run(figure: Figure, args: &Args, context: &Context) -> anyhow::Res
         let device_name = chosen.to_string();
         let control =
             Control { stop, observer: &progress, device: chosen.device, device_name: &device_name };
-        let drawn = reproduce_figure(figure, &config, &out, &control);
+        let mode = if args.force { Mode::Force } else { Mode::Resume };
+        let drawn = reproduce_figure(figure, &config, &out, mode, &control);
         progress.finish();
         drawn.map_err(|error| {
             interrupt::explain(error, || {
-                "interrupted after a checkpoint; the same command goes on from there".into()
+                let how = if args.force { " without --force" } else { "" };
+                format!("interrupted after a checkpoint; the same command{how} goes on from there")
             })
         })?
     } else {
+        for file in figure.files(&out) {
+            output::check_free(&file, args.force)?;
+        }
         draw_figure(figure, &args.run, &out, context)?
     };
     let shown = format!("{}\n{}", drawn.svg.display(), drawn.png.display());
