@@ -96,6 +96,16 @@ class BatchNorm(nn.BatchNorm1d):
         pass
 
 
+def number(cell):
+    """A cell of a column of numbers: truth values, True or the word, are 1 and 0."""
+    return {"true": 1.0, "false": 0.0}.get(str(cell).lower(), cell)
+
+
+def text(cell):
+    """A cell of a column of levels, whose truth values are the words in lower case."""
+    return str(cell).lower() if isinstance(cell, bool) else str(cell)
+
+
 class Posterior(nn.Module):
     """All samples of a file; its answers are their average."""
 
@@ -115,11 +125,11 @@ class Posterior(nn.Module):
         for variable in given["variables"]:
             cells = rows[variable["name"]]
             if variable["kind"] == "number":
-                z = (torch.as_tensor(cells, dtype=torch.float64) - variable["mean"]) / variable["sd"]
-                columns.append(z)
+                numbers = torch.tensor([number(cell) for cell in cells], dtype=torch.float64)
+                columns.append((numbers - variable["mean"]) / variable["sd"])
                 continue
             for level, mean, sd in zip(variable["levels"], variable["means"], variable["sds"]):
-                there = torch.tensor([str(cell) == level for cell in cells], dtype=torch.float64)
+                there = torch.tensor([text(cell) == level for cell in cells], dtype=torch.float64)
                 columns.append((there - mean) / sd)
         return torch.stack(columns, 1).float()
 
@@ -140,6 +150,7 @@ class Posterior(nn.Module):
             return torch.cat([1 - p, p], 1)
         known = output["noise_sd"]
         noise = [known if known is not None else s.noise.log_sigma.exp().item() for s in self.samples]
+        each = each.double()  # A target far from zero is not a 32-bit float.
         variance = each.var(0, unbiased=False) + sum(sd * sd for sd in noise) / len(noise)
         return output["mean"] + output["sd"] * each.mean(0), output["sd"] * variance.sqrt()
 

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use safetensors::tensor::{Dtype, TensorView};
-use thinfer_engine::{Dataset, Loss, Network, Param, Plan, Scale};
+use thinfer_engine::{Dataset, Loss, Network, Param, ParamTable, Plan, Scale};
 
 use crate::error::{Error, Result};
 use crate::metrics;
@@ -61,6 +61,23 @@ impl Posterior {
         let last = |chain| self.members.iter().rev().find(|m| m.chain == chain).cloned();
         let members = self.chains().into_iter().filter_map(last).collect();
         Self { network: self.network.clone(), members }
+    }
+
+    /// An error where a weight or running statistic is not a finite number, which names it.
+    pub(crate) fn check_finite(&self) -> Result<()> {
+        let bad = |params: &ParamTable, values: &[f32]| {
+            let at = |p: &&Param| values[p.range()].iter().any(|value| !value.is_finite());
+            params.iter().find(at).map(|param| param.name.clone())
+        };
+        for Snapshot { chain, epoch, weights, stats, .. } in &self.members {
+            let in_stats = || bad(self.network.stats(), stats);
+            if let Some(name) = bad(self.network.params(), weights).or_else(in_stats) {
+                return Err(Error::Data(format!(
+                    "`{name}` of the sample of chain {chain} and epoch {epoch} has numbers that are not finite, so the run diverged before it; nothing was written. Train again with a smaller `schedule.step_size.value`"
+                )));
+            }
+        }
+        Ok(())
     }
 
     /// The chains that have members, ascending.
@@ -219,10 +236,8 @@ pub(crate) fn to_safetensors(tensors: &Tensors, info: &serde_json::Value) -> Res
 /// Reads what [`snapshot_to_bytes`] wrote, checking names and shapes against the network.
 pub fn snapshot_from_bytes(network: &Network, path: &Path, bytes: &[u8]) -> Result<Snapshot> {
     let damaged = |what: String| {
-        Error::store(
-            path,
-            format!("the snapshot cannot be used ({what}); start the run again with --force"),
-        )
+        // Whoever reads it knows whether it can be taken again, or left out.
+        Error::store(path, format!("the snapshot cannot be used ({what})"))
     };
     let (_, metadata) =
         safetensors::SafeTensors::read_metadata(bytes).map_err(|e| damaged(e.to_string()))?;

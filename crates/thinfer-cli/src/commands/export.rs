@@ -75,6 +75,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<()> {
     let exported = export::export(&info, &posterior, format, &options, &path)?;
     let chains: BTreeSet<u32> = posterior.members.iter().map(|member| member.chain).collect();
     context.say(&summary(&exported, chains.len()));
+    exported.notices.iter().for_each(|notice| context.notice(notice));
     let shown = |path: &Path| path.display().to_string();
     let files: Vec<String> = exported.files.iter().map(|file| shown(file)).collect();
     let json = json!({
@@ -86,6 +87,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<()> {
         "parameters_before": exported.parameters.1,
         "bytes": exported.bytes,
         "difference": exported.difference,
+        "notices": exported.notices,
     });
     context.result(&json, || files.join("\n"))
 }

@@ -4,6 +4,7 @@ use serde_json::json;
 use thinfer::data::table::human_bytes;
 use thinfer::export::{self, Format, Options, Samples};
 use thinfer::shrink::{Proof, Saving, prove, some_test_rows};
+use thinfer::train::Silent;
 
 use crate::context::Context;
 use crate::text_table::{align, number, percent};
@@ -38,7 +39,8 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<()> {
     output::check_free(&path, args.force)?;
     output::check_free(&export::description_path(&path), args.force)?;
     let (info, posterior) = run_folder::open_posterior(&args.run, context)?;
-    let rows = thinfer::run::open(&args.run, context).and_then(|run| some_test_rows(&run));
+    // What there is to say about the files of the run was said just now.
+    let rows = thinfer::run::open(&args.run, &Silent).and_then(|run| some_test_rows(&run));
     let rows = rows.unwrap_or_else(|error| {
         context.notice(&format!("only random rows are compared, not test rows: {error}"));
         None

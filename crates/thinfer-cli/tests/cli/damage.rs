@@ -53,6 +53,51 @@ fn a_flipped_bit_in_a_sample_is_passed_over() {
     assert!(notice.contains("snapshot-000018.safetensors: the snapshot is damaged"), "{notice}");
 }
 
+/// Both checkpoints are from after it, so it cannot be taken again; all others are there.
+#[test]
+fn an_early_sample_that_is_damaged_or_gone_is_left_out() {
+    let early = "runs/tiny/chain-0/snapshot-000008.safetensors";
+    let damages: [fn(&Path); 2] = [flip, |path| fs::remove_file(path).unwrap()];
+    for damage in damages {
+        let workspace = Workspace::trained();
+        let samples = |text: &str| {
+            let found: serde_json::Value = serde_json::from_str(text).unwrap();
+            found["all_samples"]["members"].as_u64().unwrap()
+        };
+        let before = samples(&workspace.succeeds(&["eval", "runs/tiny", "--json"]).stdout);
+        damage(&workspace.path(early));
+        for arguments in
+            [&["eval", "runs/tiny", "--json"][..], &["train", "tiny.toml", "--resume", "--json"]]
+        {
+            let told = workspace.succeeds(arguments);
+            assert_eq!(samples(&told.stdout), before - 1, "{arguments:?}");
+            assert!(told.stderr.contains(early), "{}", told.stderr);
+            assert!(told.stderr.contains("this sample is left out"), "{}", told.stderr);
+        }
+        for command in ["shrink", "export"] {
+            let told = workspace.succeeds(&[command, "runs/tiny"]).stderr;
+            assert_eq!(told.matches("this sample is left out").count(), 1, "{told}");
+        }
+    }
+}
+
+#[test]
+fn a_run_without_a_sample_that_can_be_read_is_an_error() {
+    let workspace = Workspace::trained();
+    for entry in fs::read_dir(workspace.path("runs/tiny/chain-0")).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|ending| ending == "safetensors") {
+            flip(&path);
+        }
+    }
+    fs::remove_file(workspace.path(PREVIOUS)).unwrap();
+    for arguments in [&["eval", "runs/tiny"][..], &["train", "tiny.toml", "--resume"]] {
+        let message = workspace.fails(1, arguments);
+        assert!(message.contains("no sample can be read"), "{message}");
+        assert!(message.contains("start the run again with --force"), "{message}");
+    }
+}
+
 #[test]
 fn two_damaged_checkpoints_are_an_error() {
     let workspace = Workspace::trained();

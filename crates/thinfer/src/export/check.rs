@@ -16,8 +16,8 @@ use crate::weights::Weights;
 /// Rows that are compared.
 const TABLE_ROWS: usize = 64;
 const IMAGES: usize = 4;
-/// The largest difference, relative to the largest number of an output: both sides sum in f32, in
-/// another order.
+/// The largest difference, relative to the largest number of an output (in the user's units, the one
+/// farthest from the target's mean): both sides sum in f32, in another order.
 pub(super) const LIMIT: f64 = 2e-5;
 
 /// Made-up rows, as the network reads them and as the user has them.
@@ -157,6 +157,8 @@ pub(super) struct Expected {
     pub(super) raw: Vec<Vec<f32>>,
     /// The outputs of a graph by name, with their numbers a row.
     pub(super) answers: Vec<(&'static str, usize, Vec<f64>)>,
+    /// Mean and standard deviation of the target.
+    pub(super) units: (f64, f64),
 }
 
 impl Expected {
@@ -168,7 +170,8 @@ impl Expected {
             raw.push(probe.outputs(&posterior.network, &weights, &[])?);
         }
         let width = posterior.network.output_len();
-        let (centre, scale) = target_units(info);
+        let units = target_units(info);
+        let (centre, scale) = units;
         let each = |value: f32| centre + scale * f64::from(value);
         let mut answers = match &probe.raw {
             Raw::Images(..) => {
@@ -189,7 +192,7 @@ impl Expected {
                 answers.push((LOGITS, samples * width, logits));
             }
         }
-        Ok(Self { raw, answers })
+        Ok(Self { raw, answers, units })
     }
 }
 
@@ -231,23 +234,36 @@ fn of_table(
 
 /// The largest difference between two outputs, relative to the largest number; an error names the
 /// first number that differs by more than `limit`.
+///
+/// Numbers in the user's units are measured from the mean of the target, and at least by its standard
+/// deviation: an offset makes no difference smaller. Rounding them to f32 is allowed besides.
 pub(super) fn compare(
     output: &str,
     got: &[f32],
     want: &[f64],
     width: usize,
     limit: f64,
+    (centre, sd): (f64, f64),
 ) -> Result<f64> {
-    let largest = want.iter().fold(0f64, |most, v| most.max(v.abs()));
+    if let Some(at) = want.iter().position(|v| !v.is_finite()) {
+        return Err(Error::Data(format!(
+            "the run itself answers {} to made-up row {}: its weights are too large for 32-bit floats, so no file was written. Train again with a smaller `schedule.step_size.value`",
+            want[at],
+            at / width + 1
+        )));
+    }
+    let largest = want.iter().fold(sd, |most, v| most.max((v - centre).abs()));
+    let rounding = f64::from(f32::EPSILON) * centre.abs();
+    let allowed = limit + if rounding > 0.0 { rounding / largest } else { 0.0 };
     let apart = |(got, want): (&f32, &f64)| {
         if f64::from(*got) == *want { 0.0 } else { (f64::from(*got) - want).abs() / largest }
     };
     let mut worst = 0f64;
     for (at, pair) in got.iter().zip(want).enumerate() {
         let apart = apart(pair);
-        if apart > limit || apart.is_nan() {
+        if apart > allowed || apart.is_nan() {
             return Err(Error::Promise(format!(
-                "the export does not agree with the run: number {} of `{output}` for made-up row {} is {} instead of {} (allowed is {limit:e} of the largest, {largest}); no file was written, please report this with the run's config.toml",
+                "the export does not agree with the run: number {} of `{output}` for made-up row {} is {} instead of {} (allowed is {allowed:.0e} of the largest, {largest}); no file was written, please report this with the run's config.toml",
                 at % width + 1,
                 at / width + 1,
                 pair.0,
@@ -270,20 +286,37 @@ pub(super) fn compare(
 mod tests {
     use super::*;
 
+    const NONE: (f64, f64) = (0.0, 0.0);
+
     #[test]
     fn the_first_difference_is_named() {
         let want = [1.0, 2.0, 4.0, -8.0];
-        assert_eq!(compare("logits", &[1.0, 2.0, 4.0, -8.0], &want, 2, 0.0).unwrap(), 0.0);
-        let near = compare("logits", &[1.0, 2.0, 4.0, -8.000_01], &want, 2, 1e-5).unwrap();
+        assert_eq!(compare("logits", &[1.0, 2.0, 4.0, -8.0], &want, 2, 0.0, NONE).unwrap(), 0.0);
+        let near = compare("logits", &[1.0, 2.0, 4.0, -8.000_01], &want, 2, 1e-5, NONE).unwrap();
         assert!((1e-7..1e-5).contains(&near), "{near}");
         for wrong in [4.5, f32::NAN] {
-            let error = compare("logits", &[1.0, 2.0, wrong, 0.0], &want, 2, 1e-5).unwrap_err();
+            let error =
+                compare("logits", &[1.0, 2.0, wrong, 0.0], &want, 2, 1e-5, NONE).unwrap_err();
             assert_eq!(error.exit_code(), 3);
             let text = error.to_string();
             assert!(text.contains("number 1 of `logits` for made-up row 2 is"), "{text}");
         }
-        let short = compare("logits", &[1.0], &want, 2, 1e-5).unwrap_err().to_string();
+        let short = compare("logits", &[1.0], &want, 2, 1e-5, NONE).unwrap_err().to_string();
         assert!(short.contains("has 1 numbers instead of 4"), "{short}");
-        assert!(compare("sd", &[1e-30], &[0.0], 1, 1e-5).is_err());
+        assert!(compare("sd", &[1e-30], &[0.0], 1, 1e-5, NONE).is_err());
+    }
+
+    #[test]
+    fn numbers_far_from_zero_are_measured_by_their_spread() {
+        let (want, units) = ([1e6, 1e6 + 2.0], (1e6, 4.0));
+        assert!(compare("mean", &[1e6, 1e6], &want, 1, LIMIT, units).is_err());
+        assert!(compare("mean", &[1e6, 1e6 + 2.0625], &want, 1, LIMIT, units).unwrap() > 0.01);
+        assert!(compare("mean", &[1e6, 1e6 + 2.25], &want, 1, LIMIT, units).is_err());
+    }
+
+    #[test]
+    fn a_run_that_answers_with_no_number_is_told_from_a_wrong_export() {
+        let error = compare("mean", &[f32::NAN], &[f64::NAN], 1, LIMIT, NONE).unwrap_err();
+        assert!(error.to_string().contains("the run itself answers NaN"), "{error}");
     }
 }

@@ -8,6 +8,7 @@ mod check;
 mod fold;
 mod onnx;
 mod part;
+mod rounding;
 mod tensors;
 #[cfg(test)]
 mod testing;
@@ -25,6 +26,7 @@ pub use part::{Options, Samples};
 pub use tensors::read;
 
 use self::check::{Expected, LIMIT, Probe, compare};
+use self::onnx::{MEAN, MEANS};
 use self::part::{Part, chosen, parts};
 use crate::error::{Error, Result};
 use crate::posterior::Posterior;
@@ -63,8 +65,11 @@ pub struct Exported {
     pub parameters: (usize, usize),
     /// Bytes of the first file.
     pub bytes: usize,
-    /// The largest difference to the run's own answers, relative to the largest of them.
+    /// The largest difference to the run's own answers, relative to the largest of them; of a number
+    /// in the user's units, to how far it lies from the target's mean.
     pub difference: f64,
+    /// What the user should know about the files.
+    pub notices: Vec<String>,
 }
 
 /// The file that an export goes to where the user names none.
@@ -110,11 +115,16 @@ pub fn export(
     }
     let chosen = chosen(posterior, options.samples)?;
     let parts = parts(info, posterior, &chosen, options)?;
+    let notices = match format {
+        Format::Safetensors => Vec::new(),
+        Format::Onnx => rounding::notices(info, &parts)?,
+    };
     let members: Vec<&Snapshot> = chosen.iter().map(|(_, member)| *member).collect();
     let asked = Posterior {
         network: posterior.network.clone(),
         members: members.iter().map(|member| (*member).clone()).collect(),
     };
+    asked.check_finite()?;
     let probe = Probe::new(info)?;
     let expected = Expected::new(info, &asked, &probe)?;
     let about = Architecture::new(info, &parts, format == Format::Safetensors)?;
@@ -148,6 +158,7 @@ pub fn export(
         bytes: files[0].1.len(),
         files: files.into_iter().map(|(path, _)| path).collect(),
         difference,
+        notices,
     })
 }
 
@@ -177,7 +188,7 @@ fn check_tensors(
         let got = probe.outputs(network, weights, &columns)?;
         let want: Vec<f64> = want.iter().map(|v| f64::from(*v)).collect();
         let name = format!("sample {place}");
-        worst = worst.max(compare(&name, &got, &want, network.output_len(), limit)?);
+        worst = worst.max(compare(&name, &got, &want, network.output_len(), limit, (0.0, 0.0))?);
     }
     Ok(worst)
 }
@@ -188,7 +199,8 @@ fn check_graph(parts: &[Part], probe: &Probe, expected: &Expected, bytes: Vec<u8
     let outputs = onnx::outputs_of(bytes, probe.fed(parts), &names)?;
     let mut worst = 0f64;
     for ((name, width, want), got) in expected.answers.iter().zip(outputs) {
-        worst = worst.max(compare(name, &got, want, *width, LIMIT)?);
+        let units = if [MEAN, MEANS].contains(name) { expected.units } else { (0.0, 0.0) };
+        worst = worst.max(compare(name, &got, want, *width, LIMIT, units)?);
     }
     Ok(worst)
 }

@@ -69,6 +69,32 @@ fn tables_answer_as_thinfer_predict_does() {
     }
 }
 
+/// f32 near 10⁹ is a multiple of 64: all answers would be one number.
+#[test]
+fn numbers_that_a_float_cannot_hold_are_refused_or_told() {
+    let network = mlp(encoding().width(), &[6], Activation::Tanh, 1, Loss::gaussian(0.5)).unwrap();
+    let posterior = posterior(&network, 3);
+    let folder = tempfile::tempdir().unwrap();
+    let export = |mean: f64, format: Format| {
+        let info = table(&network, Target::Number { mean, sd: 4.0 });
+        let path = folder.path().join(format!("n.{}", format.extension()));
+        export(&info, &posterior, format, &Options::default(), &path)
+    };
+    let error = export(1e9 + 0.1, Format::Onnx).unwrap_err().to_string();
+    assert!(error.contains("the target `y`") && error.contains("64 apart"), "{error}");
+    assert!(!folder.path().join("n.onnx").exists());
+    export(1e9, Format::Safetensors).unwrap();
+    let told = |mean: f64| {
+        let found = export(mean, Format::Onnx).unwrap();
+        assert!(found.difference < 5e-3, "{}", found.difference);
+        found.notices
+    };
+    assert!(told(30_000.2).iter().any(|notice| notice.contains("the target `y`")));
+    // The column `year` lies around 20,000 with a deviation of about 3.
+    let notices = told(20.0);
+    assert!(notices.len() == 1 && notices[0].contains("the column `year`"), "{notices:?}");
+}
+
 #[test]
 fn a_file_of_all_samples_has_their_names_and_masks_at_the_full_size() {
     let network = mlp(encoding().width(), &[3], Activation::Relu, 1, Loss::gaussian(1.0)).unwrap();

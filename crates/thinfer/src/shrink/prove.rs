@@ -35,6 +35,7 @@ pub fn prove(posterior: &Posterior, data: Option<&Dataset>) -> Result<Proof> {
         largest_difference: 0.0,
         limit: 0.0,
     };
+    posterior.check_finite()?;
     for sample in &posterior.members {
         let small = shrink(&posterior.network, &sample.keep, Layout::SMALLEST)?;
         let marked = (&sample.keep[..], &sample.weights[..]);
@@ -118,5 +119,18 @@ mod tests {
         let text = error.to_string();
         // The first layer that reads the channel.
         assert!(text.contains("`layer2.0.conv2`"), "{text}");
+    }
+
+    #[test]
+    fn numbers_that_are_not_finite_are_named_as_such() {
+        let mut broken = posterior();
+        let at = broken.network.params().find("fc.weight").unwrap().offset;
+        broken.members[0].weights[at] = f32::NAN;
+        let text = prove(&broken, None).unwrap_err().to_string();
+        assert!(text.contains("`fc.weight`") && text.contains("epoch 9"), "{text}");
+        let mut broken = posterior();
+        broken.members[0].stats[0] = f32::INFINITY;
+        let text = prove(&broken, None).unwrap_err().to_string();
+        assert!(text.contains("`bn1.running_mean`"), "{text}");
     }
 }

@@ -176,7 +176,14 @@ pub fn run_chains<'a>(
 fn run_chain(spec: ChainSpec, data: Examples<'_>, setting: &Setting<'_>) -> Result<ChainResult> {
     let (number, total) = (spec.chain, spec.clock.total_steps());
     let mut chain = match setting.folder {
-        Some(folder) if setting.resume => load_chain(&spec, folder, setting.observer)?,
+        Some(folder) if setting.resume => match load_chain(&spec, folder, setting.observer)? {
+            Some(Loaded { chain, lost })
+                if chain.is_done() && chain.snapshots().is_empty() && !lost.is_empty() =>
+            {
+                return Err(none_left(&chain_folder(folder, number), &lost));
+            }
+            loaded => loaded.map(|loaded| loaded.chain),
+        },
         _ => None,
     }
     .map_or_else(|| Chain::start(spec), Ok)?;
@@ -275,38 +282,70 @@ fn save_chain(chain: &mut Chain, folder: &Path) -> Result<()> {
     container::write_keeping_previous(&checkpoint_path(folder, spec.chain), &chain.to_bytes()?)
 }
 
-/// The newest state of a chain that can be read; `None` where it never got to a checkpoint.
-fn load_chain(spec: &ChainSpec, folder: &Path, observer: &dyn Observer) -> Result<Option<Chain>> {
+/// A chain, and why samples of it could not be read.
+struct Loaded {
+    chain: Chain,
+    lost: Vec<Error>,
+}
+
+/// The newest state of a chain that can be read; `None` where it never got to a checkpoint. The one
+/// before it is taken where it misses fewer samples: going on from there takes them again.
+fn load_chain(spec: &ChainSpec, folder: &Path, observer: &dyn Observer) -> Result<Option<Loaded>> {
     let newest = checkpoint_path(folder, spec.chain);
     let mut damaged = None;
+    let mut best: Option<(PathBuf, Loaded)> = None;
     for path in [newest.clone(), container::previous(&newest)] {
         let bytes = match fs::read(&path) {
             Ok(bytes) => bytes,
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => continue,
             Err(e) => return Err(Error::file("read", &path, e)),
         };
+        let mut lost = Vec::new();
         let find = |listed: &[(usize, u32)]| {
-            listed
-                .iter()
-                .map(|&(epoch, sum)| load_snapshot(&spec.network, folder, spec.chain, epoch, sum))
-                .collect()
+            let mut found = Vec::new();
+            for &(epoch, sum) in listed {
+                match load_snapshot(&spec.network, folder, spec.chain, epoch, sum) {
+                    Ok(snapshot) => found.push(snapshot),
+                    Err(error) if is_lost(&error) => lost.push(error),
+                    Err(error) => return Err(error),
+                }
+            }
+            Ok(found)
         };
         match Chain::from_bytes(spec.clone(), &path, &bytes, find) {
             Ok(chain) => {
-                if let Some(error) = damaged {
-                    let from = path.display();
-                    observer
-                        .notice(&format!("{error}; going on from {from}, step {}", chain.step()));
+                let fewer = best.as_ref().is_none_or(|(_, best)| lost.len() < best.lost.len());
+                if fewer {
+                    if let Some((_, newer)) = best {
+                        damaged = newer.lost.into_iter().next_back();
+                    }
+                    best = Some((path, Loaded { chain, lost }));
                 }
-                remove_later_snapshots(&chain, folder);
-                return Ok(Some(chain));
+                if best.as_ref().is_some_and(|(_, best)| best.lost.is_empty()) {
+                    break;
+                }
             }
-            Err(error) => damaged = Some(error),
+            // One that is older than a state that was found is of no importance.
+            Err(error) if best.is_none() => damaged = Some(error),
+            Err(_) => {}
         }
     }
-    match damaged {
-        None => Ok(None),
-        Some(error) => Err(Error::store(
+    match (best, damaged) {
+        (Some((path, loaded)), damaged) => {
+            if let Some(error) = damaged {
+                let (from, step) = (path.display(), loaded.chain.step());
+                observer.notice(&format!("{error}; going on from {from}, step {step}"));
+            }
+            for error in &loaded.lost {
+                observer.notice(&format!(
+                    "{error}; this sample is left out, since no checkpoint from before it is there to take it again. Put back a copy of the file, or start the run again with --force, to have it"
+                ));
+            }
+            remove_later_snapshots(&loaded.chain, folder);
+            Ok(Some(loaded))
+        }
+        (None, None) => Ok(None),
+        (None, Some(error)) => Err(Error::store(
             &newest,
             format!(
                 "neither this checkpoint nor the one before it can be used ({error}); start the run again with --force"
@@ -315,11 +354,30 @@ fn load_chain(spec: &ChainSpec, folder: &Path, observer: &dyn Observer) -> Resul
     }
 }
 
+/// Whether a file is damaged or gone for good: one that may not be read today may be read tomorrow.
+fn is_lost(error: &Error) -> bool {
+    match error {
+        Error::File { source, .. } => source.kind() == std::io::ErrorKind::NotFound,
+        error => matches!(error, Error::Store { .. }),
+    }
+}
+
+/// Why a folder whose samples are all lost is of no use.
+fn none_left(folder: &Path, lost: &[Error]) -> Error {
+    let first = lost.first().map_or(String::new(), |error| format!(" ({error})"));
+    Error::store(
+        folder,
+        format!(
+            "no sample can be read{first}; put back a copy of one, or start the run again with --force"
+        ),
+    )
+}
+
 /// Snapshots after the checkpoint will be taken again; what stands there may be damaged.
 fn remove_later_snapshots(chain: &Chain, folder: &Path) {
     let spec = chain.spec();
     for &epoch in &spec.sample_epochs {
-        if chain.snapshots().iter().all(|s| s.epoch != epoch) {
+        if (epoch as u64 + 1) * spec.clock.steps_per_epoch > chain.step() {
             let _ = fs::remove_file(snapshot_path(folder, spec.chain, epoch));
         }
     }
@@ -336,10 +394,7 @@ fn load_snapshot(
     let bytes = fs::read(&path).map_err(|e| Error::file("read", &path, e))?;
     let snapshot = snapshot_from_bytes(network, &path, &bytes)?;
     if snapshot.checksum() != checksum {
-        return Err(Error::store(
-            &path,
-            "the snapshot is damaged (its checksum is wrong); train again with --resume, which takes it again",
-        ));
+        return Err(Error::store(&path, "the snapshot is damaged (its checksum is wrong)"));
     }
     Ok(snapshot)
 }
@@ -357,9 +412,11 @@ pub fn load_results(
     folder: &Path,
     observer: &dyn Observer,
 ) -> Result<Vec<ChainResult>> {
-    let mut results = Vec::new();
+    let (mut results, mut lost): (Vec<ChainResult>, _) = (Vec::new(), Vec::new());
     for spec in specs {
-        if let Some(chain) = load_chain_read_only(&spec, folder, observer)? {
+        if let Some(Loaded { chain, lost: missed }) = load_chain_read_only(&spec, folder, observer)?
+        {
+            lost.extend(missed);
             let times = read_times(&chain_folder(folder, spec.chain));
             results.push(result_of(chain, times));
         }
@@ -370,6 +427,9 @@ pub fn load_results(
             "holds no checkpoint; it was stopped before the first one, so train it again with --force",
         ));
     }
+    if !lost.is_empty() && results.iter().all(|result| result.snapshots.is_empty()) {
+        return Err(none_left(folder, &lost));
+    }
     Ok(results)
 }
 
@@ -377,7 +437,7 @@ fn load_chain_read_only(
     spec: &ChainSpec,
     folder: &Path,
     observer: &dyn Observer,
-) -> Result<Option<Chain>> {
+) -> Result<Option<Loaded>> {
     // Later snapshots are only removed when the chain goes on; here no epoch counts as later.
     let spec = ChainSpec { sample_epochs: Vec::new(), ..spec.clone() };
     load_chain(&spec, folder, observer)

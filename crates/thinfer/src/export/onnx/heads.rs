@@ -90,19 +90,28 @@ fn classes(graph: &mut Graph, logits: &str, p: &str, samples: usize, widths: [us
 /// of the variances, and that of the means.
 fn number(graph: &mut Graph, raw: &[String], noise: f64, target: (f64, f64), width: usize) {
     let all = stack(graph, raw);
-    let mean = mean_of_samples(graph, "average", &all, true);
-    let apart = graph.node("apart", "Sub", &[&all, &mean], Vec::new());
+    let centred = mean_of_samples(graph, "centre", &all, true);
+    let average = mean_of_samples(graph, "average", &all, false);
+    let apart = graph.node("apart", "Sub", &[&all, &centred], Vec::new());
     let square = graph.node("apart/square", "Mul", &[&apart, &apart], Vec::new());
     let between = mean_of_samples(graph, "between", &square, false);
     let noise = graph.floats("noise", &[1], &[noise as f32]);
     let variance = graph.node("variance", "Add", &[&between, &noise], Vec::new());
     let deviation = graph.node("deviation", "Sqrt", &[&variance], Vec::new());
-    let centre = graph.floats("target/mean", &[1], &[target.0 as f32]);
     let scale = graph.floats("target/sd", &[1], &[target.1 as f32]);
-    let scaled = graph.node("samples/scaled", "Mul", &[&all, &scale], Vec::new());
-    let means = graph.node("samples/means", "Add", &[&scaled, &centre], Vec::new());
     let sd = graph.node("sd/units", "Mul", &[&deviation, &scale], Vec::new());
-    let mean = mean_of_samples(graph, "mean/units", &means, false);
+    // The mean of the target comes last and in two parts, so that answers far from zero are rounded
+    // once.
+    let centre = graph.floats("target/mean", &[1], &[target.0 as f32]);
+    let rest = (target.0 - f64::from(target.0 as f32)) as f32;
+    let rest = graph.floats("target/rest", &[1], &[rest]);
+    let mut in_units = |value: &str, name: &str| {
+        let scaled = graph.node(&format!("{name}/scaled"), "Mul", &[value, &scale], Vec::new());
+        let moved = graph.node(&format!("{name}/moved"), "Add", &[&scaled, &rest], Vec::new());
+        graph.node(&format!("{name}/units"), "Add", &[&moved, &centre], Vec::new())
+    };
+    let means = in_units(&all, "samples");
+    let mean = in_units(&average, "mean");
     graph.output(&mean, MEAN, &[width], "the mean of the prediction");
     graph.output(&sd, SD, &[width], "its standard deviation, noise included");
     if raw.len() > 1 {

@@ -39,7 +39,8 @@ pub(super) fn table(graph: &mut Graph, encoding: &Encoding, used: &[u32]) -> Val
         }
         match kind {
             Kind::Number { mean, sd } => {
-                pieces.push(graph.input(name, FLOAT, &[1], &format!("the column `{name}`")));
+                let about = format!("the column `{name}`; truth values are 1 and 0");
+                pieces.push(graph.input(name, FLOAT, &[1], &about));
                 means.push(*mean);
                 sds.push(*sd);
             }
