@@ -5,22 +5,22 @@ use crate::error::{Error, Result};
 /// Settings that a table chooses by itself.
 pub(super) struct Fixed {
     /// What tells its rows apart.
-    pub(super) of_a_row: &'static [&'static str],
+    pub(super) rows: &'static [&'static str],
     /// What tells its runs apart.
-    pub(super) of_a_seed: &'static [&'static str],
+    pub(super) seeds: &'static [&'static str],
     /// What tells its data apart, with the option that chooses among them.
-    pub(super) of_the_data: Option<(&'static str, &'static str)>,
+    pub(super) data: Option<(&'static str, &'static str)>,
 }
 
 impl Fixed {
     /// Refuses a setting that would make rows or repeats the same that are shown as different ones.
     pub(super) fn check(&self, overrides: &[String]) -> Result<()> {
         for key in overrides.iter().filter_map(|text| Some(text.split_once('=')?.0.trim())) {
-            let option = if self.of_a_seed.contains(&key) {
+            let option = if self.seeds.contains(&key) {
                 "--seeds"
-            } else if self.of_a_row.contains(&key) {
+            } else if self.rows.contains(&key) {
                 "--rows"
-            } else if let Some((_, option)) = self.of_the_data.filter(|(data, _)| *data == key) {
+            } else if let Some((_, option)) = self.data.filter(|(kind, _)| *kind == key) {
                 option
             } else {
                 continue;

@@ -99,7 +99,7 @@ impl Selector {
     pub fn on(&self, data: &Bundle) -> Result<Self> {
         let selector = match self.clone() {
             Selector::Lasso(lasso) => {
-                lasso.check_classes(data)?;
+                Lasso::check_classes(data)?;
                 Selector::Lasso(Lasso { folds: lasso.folds.min(data.train.rows()), ..lasso })
             }
             other => other,

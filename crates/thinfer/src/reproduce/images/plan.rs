@@ -18,9 +18,9 @@ use crate::run::write_json;
 
 /// Data and network may be others, to see what a table does without a GPU.
 const FIXED: Fixed = Fixed {
-    of_a_row: &["method.kind", "method.posterior", "prune.target", "prune.regrow", "chains"],
-    of_a_seed: &["seed"],
-    of_the_data: None,
+    rows: &["method.kind", "method.posterior", "prune.target", "prune.regrow", "chains"],
+    seeds: &["seed"],
+    data: None,
 };
 
 /// What to run.

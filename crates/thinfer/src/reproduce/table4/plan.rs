@@ -23,9 +23,9 @@ use crate::selectors::Selector;
 const MULTIPLY_ADDS_A_SECOND: f64 = 8e9;
 
 const FIXED: Fixed = Fixed {
-    of_a_row: &["method.kind", "prune.regrow", "prune.target", "chains"],
-    of_a_seed: &["seed", "data.seed"],
-    of_the_data: Some(("data.kind", "--examples")),
+    rows: &["method.kind", "prune.regrow", "prune.target", "chains"],
+    seeds: &["seed", "data.seed"],
+    data: Some(("data.kind", "--examples")),
 };
 
 /// What to run.
@@ -154,9 +154,10 @@ impl Plan {
             let config = self.config(example, row, repeat)?;
             let columns = config.data.columns.unwrap_or(example.columns());
             let groups: Vec<usize> = (0..columns).collect();
-            let (task, classes) = match example.is_classification() {
-                true => (Task::Classification, 2),
-                false => (Task::Regression, 0),
+            let (task, classes) = if example.is_classification() {
+                (Task::Classification, 2)
+            } else {
+                (Task::Regression, 0)
             };
             let inputs = ProblemInputs::Table { task, classes, groups: &groups };
             let problem = Problem { train_rows: config.data.train_rows, fingerprint: 0, inputs };

@@ -118,7 +118,7 @@ impl Lasso {
     }
 
     /// Refuses data that have more classes than two.
-    pub(super) fn check_classes(&self, data: &Bundle) -> Result<()> {
+    pub(super) fn check_classes(data: &Bundle) -> Result<()> {
         if data.task == Task::Classification && data.classes != 2 {
             return Err(Error::Data(format!(
                 "the logistic lasso tells 2 classes apart, the target has {}; take another selector",
@@ -130,7 +130,7 @@ impl Lasso {
 
     /// See [`Selector::fit`](super::Selector::fit).
     pub fn fit(&self, data: &Bundle, seed: u64, stop: &AtomicBool) -> Result<Found> {
-        self.check_classes(data)?;
+        Self::check_classes(data)?;
         self.check(data.train.rows())?;
         let started = Instant::now();
         let rows = data.train.rows();
