@@ -1,5 +1,6 @@
 //! What a run on images is worth, as text.
 
+use thinfer::config::MethodKind;
 use thinfer::images::{Amounts, ForeignScores, ImageEvaluation, ImageScores};
 use thinfer::metrics::Detection;
 
@@ -12,13 +13,17 @@ const SHOWN: usize = 12;
 const CONFUSIONS: usize = 3;
 
 /// The evaluation of a run as text; `trained` is how long it took, where that is known.
-pub(crate) fn to_text(evaluation: &ImageEvaluation, trained: Option<f64>) -> String {
+pub(crate) fn to_text(
+    evaluation: &ImageEvaluation,
+    method: MethodKind,
+    trained: Option<f64>,
+) -> String {
     let parts = [
         scores(evaluation),
         snapshots(evaluation),
         foreign(&evaluation.foreign),
         facts(evaluation, trained),
-        incidents(&evaluation.behaviour, (evaluation.classes.len() as f64).ln()),
+        incidents(&evaluation.behaviour, (evaluation.classes.len() as f64).ln(), method),
     ];
     parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n")
 }

@@ -3,8 +3,10 @@
 use std::path::Path;
 
 use serde_json::{Map, Value, json};
+use thinfer::config::{Config, MethodKind};
 use thinfer::data::Task;
 use thinfer::evaluate::{Behaviour, Evaluation, Scores};
+use thinfer::methods::registry::{Entry, find};
 
 use crate::text_table::{align, number, percent, seconds};
 
@@ -27,12 +29,12 @@ pub(crate) fn to_json(folder: &Path, evaluation: Value, extra: &[(&str, Value)])
 }
 
 /// The evaluation of a run as text; `trained` is how long it took, where that is known.
-pub(crate) fn to_text(evaluation: &Evaluation, chains: usize, trained: Option<f64>) -> String {
+pub(crate) fn to_text(evaluation: &Evaluation, config: &Config, trained: Option<f64>) -> String {
     let parts = [
         scores(evaluation),
         variables(evaluation),
-        facts(evaluation, chains, trained),
-        incidents(&evaluation.behaviour, 0.0),
+        facts(evaluation, config.chains, trained),
+        incidents(&evaluation.behaviour, 0.0, config.method.kind),
     ];
     parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n")
 }
@@ -139,8 +141,8 @@ fn number_of(mean: f64) -> String {
 }
 
 /// What went wrong and right again on the way. A loss up to `expected`, as a guess would have, is no
-/// blow-up whatever it ended at.
-pub(crate) fn incidents(behaviour: &Behaviour, expected: f64) -> String {
+/// blow-up whatever it ended at. Not every method can limit its gradient.
+pub(crate) fn incidents(behaviour: &Behaviour, expected: f64, method: MethodKind) -> String {
     let clipped = match behaviour.clipped_steps {
         0 => "No gradient was clipped".to_owned(),
         1 => "The gradient of 1 step was clipped".to_owned(),
@@ -150,8 +152,10 @@ pub(crate) fn incidents(behaviour: &Behaviour, expected: f64) -> String {
     // A loss near 0, or below where the noise is learned, is no yardstick.
     let yardstick = behaviour.final_loss.abs().max(0.1);
     if behaviour.largest_loss > (BLOW_UP * yardstick).max(expected) {
+        let reads = |entry: Entry| entry.key_names().any(|key| key == "method.clip");
+        let limit = if find(method.name()).is_some_and(reads) { " or `method.clip`" } else { "" };
         format!(
-            "{clipped}, and a chain blew up on the way: its loss reached {largest} and ended at {last}; lower `schedule.step_size.value` or `method.clip`\n"
+            "{clipped}, and a chain blew up on the way: its loss reached {largest} and ended at {last}; lower `schedule.step_size.value`{limit}\n"
         )
     } else {
         format!(
@@ -180,16 +184,27 @@ mod tests {
     #[test]
     fn clipping_and_blow_ups_are_told_in_words() {
         assert_eq!(
-            incidents(&behaviour(0, 2.5), 0.0),
+            incidents(&behaviour(0, 2.5), 0.0, MethodKind::EmMcmc),
             "No gradient was clipped, and no chain blew up: the largest loss was 2.500, the last one 1.250\n"
         );
         assert_eq!(
-            incidents(&behaviour(12, 54.0), 0.0),
+            incidents(&behaviour(12, 54.0), 0.0, MethodKind::EmMcmc),
             "The gradients of 12 steps were clipped, and a chain blew up on the way: its loss \
              reached 54.00 and ended at 1.250; lower `schedule.step_size.value` or `method.clip`\n"
         );
         // Seven is more than five times 1.25, but no more than a guess among 1,100 classes.
-        assert!(incidents(&behaviour(0, 7.0), 0.0).contains("blew up on the way"));
-        assert!(incidents(&behaviour(0, 7.0), 1100f64.ln()).contains("no chain blew up"));
+        let told = |largest, expected, method| incidents(&behaviour(0, largest), expected, method);
+        assert!(told(7.0, 0.0, MethodKind::Sghmc).contains("blew up on the way"));
+        assert!(told(7.0, 1100f64.ln(), MethodKind::Sghmc).contains("no chain blew up"));
+        for (method, limits) in [
+            (MethodKind::Sghmc, true),
+            (MethodKind::Csgld, true),
+            (MethodKind::Csghmc, true),
+            (MethodKind::CvAdam, false),
+            (MethodKind::Sgd, false),
+            (MethodKind::Dsr, false),
+        ] {
+            assert_eq!(told(54.0, 0.0, method).contains("method.clip"), limits, "{method:?}");
+        }
     }
 }

@@ -49,11 +49,11 @@ impl<'a> Worth<'a> {
     pub(crate) fn text(&self, trained: Option<f64>) -> String {
         match self {
             Worth::Table(run, evaluation) => {
-                summary::to_text(evaluation, run.results.len(), trained)
+                summary::to_text(evaluation, &run.info.config, trained)
                     + &frozen::to_text(&run.results, &run.info.config)
             }
             Worth::Images(run, judged) => {
-                image_summary::to_text(&judged.evaluation, trained)
+                image_summary::to_text(&judged.evaluation, run.info.config.method.kind, trained)
                     + &frozen::to_text(&run.results, &run.info.config)
             }
         }

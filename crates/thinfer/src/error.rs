@@ -52,7 +52,7 @@ pub enum Error {
     RunExists(PathBuf),
     /// The loss or a weight stopped being a number.
     #[error(
-        "{what} is not finite at step {step} (epoch {epoch}, chain {chain}); {checkpoint}. Lower `schedule.step_size.value`, or limit the gradient of a sampler with `method.clip`"
+        "{what} is not finite at step {step} (epoch {epoch}, chain {chain}); {checkpoint}. Lower `schedule.step_size.value`; em-mcmc, sghmc, csgld and csghmc can also limit the gradient with `method.clip`"
     )]
     NonFinite {
         /// The loss, or the name of the first parameter that is not finite.

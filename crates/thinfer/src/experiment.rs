@@ -95,7 +95,8 @@ pub fn build_network<'a>(config: &Config, data: impl Into<Problem<'a>>) -> Resul
     )?)
 }
 
-fn plain_network(config: &Config, data: Problem<'_>) -> Result<Network> {
+/// The same without the random scales of a Rank-1 BNN.
+pub(crate) fn plain_network(config: &Config, data: Problem<'_>) -> Result<Network> {
     let model = &config.model;
     let (columns, outputs, loss) = match data.inputs {
         ProblemInputs::Image { shape, classes } => {
@@ -192,6 +193,12 @@ pub fn build_method<'a>(
             match method.kind {
                 MethodKind::DpfLin => {
                     let last_epoch = freeze_after_epochs.unwrap_or(epochs * 3 / 4).max(1);
+                    if last_epoch >= epochs {
+                        let problem = format!(
+                            "is reached in epoch {last_epoch}, counted from 0, but the run has {epochs}; give more train.epochs or an earlier end of pruning (prune.freeze_after_epochs)"
+                        );
+                        return Err(Error::config("prune.target", problem));
+                    }
                     let config = DpfLin { sgd, pruned, last_epoch };
                     Arc::new(DpfLinMethod { config, layers })
                 }

@@ -5,6 +5,7 @@ mod remove;
 mod resume;
 
 use std::fs;
+use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
@@ -482,7 +483,7 @@ fn describe(
 pub fn read_info(folder: &Path) -> Result<RunInfo> {
     let path = folder.join("run.json");
     let text = fs::read_to_string(&path).map_err(|source| {
-        if source.kind() == std::io::ErrorKind::NotFound {
+        if matches!(source.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) {
             Error::store(folder, "is not a run folder (it has no run.json); give the folder that `thinfer train` wrote")
         } else {
             Error::file("read", &path, source)

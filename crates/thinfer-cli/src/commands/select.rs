@@ -32,7 +32,7 @@ pub(crate) struct Args {
     /// Everything random follows from it
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Share of rows kept for the end [default: 0.2]
+    /// Share kept for the end, up to 1/3 [default: 0.2]
     #[arg(long, value_name = "SHARE", default_value_t = 0.2, hide_default_value = true)]
     holdout: f64,
     /// Treat a column of numbers as a category
@@ -81,6 +81,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<()> {
     let chosen = args.device.choose()?;
     if let Some(out) = &args.out {
         output::check_free(out, args.force)?;
+        output::check_folder(out)?;
     }
     let options = Options {
         task: match args.task {
@@ -140,21 +141,27 @@ fn to_text(result: &Selected) -> String {
     text.push_str(&format!("\nheld-out rows: {}\n", result.heldout.rows));
     let heldout = &result.heldout;
     let mut rows = Vec::new();
-    let mut line = |name: &str, mse: Option<f64>, accuracy: Option<f64>| {
-        let value = mse.map(|m| format!("MSE {}", number(m)));
-        let value = value.or_else(|| accuracy.map(|a| format!("accuracy {}", percent(a))));
-        rows.push(vec![name.to_owned(), value.unwrap_or_default()]);
+    let mut line = |name: &str, mse: Option<f64>, classes: (Option<f64>, Option<f64>)| {
+        let (accuracy, nll) = classes;
+        let values = [
+            mse.map(|mse| format!("MSE {}", number(mse))),
+            accuracy.map(|accuracy| format!("accuracy {}", percent(accuracy))),
+            nll.filter(|_| mse.is_none()).map(|nll| format!("log loss {}", number(nll))),
+        ];
+        let values: Vec<String> = values.into_iter().flatten().collect();
+        rows.push(vec![name.to_owned(), values.join(", ")]);
     };
     if !result.selected.is_empty() {
         let name = match result.form {
             Form::Hidden => "network on the selected variables",
             Form::Linear => "Bayesian linear model on the selected variables",
         };
-        line(name, heldout.mse, heldout.accuracy);
+        line(name, heldout.mse, (heldout.accuracy, heldout.nll));
     }
-    line("linear model on all variables", heldout.linear_mse, heldout.linear_accuracy);
+    let linear = (heldout.linear_accuracy, heldout.linear_nll);
+    line("linear model on all variables", heldout.linear_mse, linear);
     let constant = if result.task == Task::Regression { "mean" } else { "majority class" };
-    line(constant, heldout.baseline_mse, heldout.baseline_accuracy);
+    line(constant, heldout.baseline_mse, (heldout.baseline_accuracy, None));
     text.push_str(&align(&rows));
     if let Some(coverage) = heldout.coverage90 {
         text.push_str(&format!("90 % intervals hold {} of the rows\n", percent(coverage)));

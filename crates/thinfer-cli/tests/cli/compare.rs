@@ -57,5 +57,6 @@ fn what_cannot_be_compared_is_said_and_what_is_not_finished_is_shown() {
     workspace.write("runs/sgd.json", "{}");
     let all = ["compare", "runs/dfp", "runs/sgd", "runs/sgd.json", "--force"];
     assert_eq!(workspace.json(&all)["runs"].as_array().unwrap().len(), 2);
-    workspace.fails(1, &["compare", "runs/dfp", "tiny.toml", "--force"]);
+    let error = workspace.fails(1, &["compare", "runs/dfp", "tiny.toml", "--force"]);
+    assert!(error.contains("tiny.toml: is not a run folder"), "{error}");
 }

@@ -264,8 +264,8 @@ fn help_of_reproduce() {
           --set <KEY=VALUE>    Change a setting of the shipped configurations
           --out <DIR>          The folder of runs and results [default: runs/TABLE]
           --jobs <N>           Runs at a time [default: one a core, or one on a GPU]
-          --discard-samples    Remove checkpoints and samples of a run once it is
-                               evaluated
+          --discard-samples    Remove checkpoints and samples of each new run once
+                               it is evaluated
           --plan               Say what would run and what it would cost
           --collect            Print what --out holds, run nothing
           --device <DEVICE>    cpu, cuda or cuda:N [default: a GPU where one works]

@@ -133,6 +133,56 @@ fn select_puts_others_beside_its_result() {
     assert_eq!(result["others"][0]["name"], "lasso");
     assert_eq!(result["others"][0]["selected"], serde_json::json!(["a"]));
     assert!(result["path"].is_array(), "{result}");
+    // The linear model is exact here, and nothing is missing.
+    assert_eq!(result["selected"], serde_json::json!(["a"]));
+    assert!(result["advice"].is_null() && result["heldout"]["linear_nll"].is_null(), "{result}");
+}
+
+/// A table of `a` and `b`, with a target that depends on `a`.
+fn two_columns(rows: usize, target: fn(f64) -> &'static str) -> String {
+    let mut random = Uniform(1);
+    let mut table = String::from("a,b,y\n");
+    for _ in 0..rows {
+        let [a, b] = [random.normal(), random.normal()];
+        table.push_str(&format!("{a},{b},{}\n", target(a)));
+    }
+    table
+}
+
+#[test]
+fn select_says_by_what_classes_are_compared_and_misses_nothing_there_is() {
+    let workspace = Workspace::new();
+    workspace.write("table.csv", &two_columns(80, |a| if a > 0.0 { "yes" } else { "no" }));
+    let command = ["select", "table.csv", "--target", "y", "--chains", "2"];
+    let result = workspace.json(&command);
+    assert_eq!(result["selected"], serde_json::json!(["a"]));
+    // A plane separates the classes, so the linear model is as sure as its penalty lets it be.
+    let loss = |name: &str| result["heldout"][name].as_f64().unwrap();
+    assert!(loss("linear_nll") < loss("nll"), "{result}");
+    assert!(result["advice"].is_null(), "{result}");
+    let text = workspace.succeeds(&command).stdout;
+    assert_eq!(text.matches(" %, log loss ").count(), 2, "{text}");
+}
+
+#[test]
+fn select_refuses_what_cannot_work_before_the_work() {
+    let workspace = Workspace::new();
+    let classes = |a: f64| match a {
+        a if a > 0.5 => "u",
+        a if a > -0.5 => "v",
+        _ => "w",
+    };
+    workspace.write("table.csv", &two_columns(100, classes));
+    for (more, words) in [
+        (&["--compare", "stg,lasso"][..], ["`--compare`: lasso", "2 classes"]),
+        (&["--out", "nowhere/s.json"], ["`--out`: ", "nowhere is no folder"]),
+        (&["--chains", "41"], ["`--chains`: is 41", "at most 40 chains"]),
+        (&["--holdout", "0.5"], ["`--holdout`: is 0.5", "at most 1/3"]),
+    ] {
+        let command = [&["select", "table.csv", "--target", "y", "--quiet"][..], more].concat();
+        let error = workspace.fails(2, &command);
+        assert!(words.iter().all(|word| error.contains(word)), "{error}");
+    }
 }
 
 /// Uniform numbers on (0, 1), the same everywhere.

@@ -99,6 +99,14 @@ fn mistakes_are_named() {
     assert!(error.contains("4..6"), "{error}");
     let error = workspace.fails(2, &table1(&["--rows", "cv-adam", "--budget-epochs", "4"]));
     assert!(error.contains("--budget-epochs") && error.contains("at least 5"), "{error}");
+    for more in [&["--plan"][..], &[]] {
+        let error = workspace.fails(2, &table1(&[&["--set", "seed=5"][..], more].concat()));
+        assert!(error.contains("`seed`: ") && error.contains("--seeds"), "{error}");
+        let layer = ["--rows", "resnet18-sm-80", "--set", "prune.dense_layers=[\"nope\"]"];
+        let error = workspace.fails(2, &table1(&[&layer[..], more].concat()));
+        assert!(error.contains("nope"), "{error}");
+    }
+    assert!(!workspace.path("out").exists());
     let error = workspace.fails(1, &["reproduce", "table1", "--rows", "sgd", "--seeds", "1"]);
     assert!(error.contains("thinfer data get cifar10"), "{error}");
 }

@@ -21,7 +21,7 @@ use crate::prune::{ALIVE, KEEP};
 /// | `momentum` | β = 1 − a | 0.1, cSGLD 0 | [0, 1) | oscillates |
 /// | `weight_decay` | wd = δ/N | 2e-4 | ≥ 0 | underfits |
 /// | `sampling_epochs` | | all | ≥ 1 | less time without noise to find a mode |
-/// | `clip` | | none | > 0 | no effect |
+/// | `clip` | | 10 on tables, else none | > 0 | no effect |
 #[derive(Clone, Debug, PartialEq)]
 pub struct Csgmcmc {
     /// β = 1 − a, where a is the friction.
@@ -31,6 +31,9 @@ pub struct Csgmcmc {
     /// How many epochs at the end of each cycle have noise; `None` is all of them.
     pub sampling_epochs: Option<usize>,
     /// The largest norm of the data gradient; a longer one is scaled down to it.
+    ///
+    /// Deviation: the authors' program has no limit. On tables `exact` sets one of 10 for warm
+    /// restarts, see docs/em-mcmc.md.
     pub clip: Option<f64>,
 }
 

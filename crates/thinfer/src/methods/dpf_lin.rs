@@ -36,6 +36,9 @@ impl DpfLin {
 }
 
 /// m: the `count` weights of least magnitude in all layers together are pruned, all others live.
+///
+/// Deviation: the source prunes convolutions and counts their weights alone; here hidden linear layers
+/// belong to it too, and the count is a share of all parameters, as for every other method.
 pub fn assign(layers: &Layers, count: usize, weights: &[f32], marks: &mut [u8]) {
     let mut all = Vec::new();
     for range in layers.ranges() {
@@ -107,6 +110,36 @@ mod tests {
         // 1 − (2/3)³ and 1 − (1/3)³ of 900.
         assert_eq!((config.pruned_at(50), config.pruned_at(100)), (633, 867));
         assert_eq!((config.pruned_at(150), config.pruned_at(199)), (900, 900));
+    }
+
+    /// A run that ends before the mask is final would miss its target.
+    #[test]
+    fn a_target_that_is_not_reached_within_the_run_is_refused() {
+        use crate::config::Config;
+        use crate::experiment::{Problem, ProblemInputs, build_method, build_network};
+        let build = |more: &[&str]| {
+            let mut set = vec!["data.kind=shapes", "model.name=lenet", "method.kind=dpf-lin"];
+            set.push("prune.target=0.8");
+            set.extend(more);
+            let set: Vec<String> = set.into_iter().map(str::to_owned).collect();
+            let config = Config::parse("", &set).unwrap();
+            let shape = thinfer_engine::Shape { height: 28, width: 28, channels: 1 };
+            let inputs = ProblemInputs::Image { shape, classes: 10 };
+            let problem = Problem { train_rows: 64, fingerprint: 0, inputs };
+            let network = build_network(&config, problem).unwrap();
+            build_method(&config, problem, &network, 0).map(|_| ())
+        };
+        assert!(build(&["train.epochs=8"]).is_ok() && build(&["train.epochs=2"]).is_ok());
+        assert!(build(&["train.epochs=8", "prune.freeze_after_epochs=7"]).is_ok());
+        for wrong in [
+            &["train.epochs=1"][..],
+            &["train.epochs=8", "prune.freeze_after_epochs=8"],
+            &["train.epochs=8", "prune.freeze_after_epochs=20"],
+        ] {
+            let error = build(wrong).unwrap_err();
+            assert_eq!(error.exit_code(), 2);
+            assert!(error.to_string().contains("prune.freeze_after_epochs"), "{error}");
+        }
     }
 
     #[test]

@@ -130,6 +130,9 @@ impl Layers {
 /// Divides `total` in proportion to `shares`, with at most `caps` for each. The parts are whole and
 /// add up to `total`, or to all caps where those are less. What a cap leaves over is divided among
 /// the others in the same way.
+///
+/// Deviation: DSR's program rounds each layer and gives what is left over to one at random; here the
+/// largest fractions get it.
 pub fn apportion(total: usize, shares: &[f64], caps: &[usize]) -> Vec<usize> {
     let mut given = vec![0; caps.len()];
     let mut left = total.min(caps.iter().sum());

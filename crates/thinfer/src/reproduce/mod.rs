@@ -2,6 +2,7 @@
 
 mod farm;
 mod figures;
+mod fixed;
 pub mod images;
 mod table4;
 mod table_file;

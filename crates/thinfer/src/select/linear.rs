@@ -16,6 +16,9 @@ const LEAST_NOISE: f64 = 0.01;
 const LEAST_CURVATURE: f64 = 0.05;
 /// Standard errors by which a rival must be better to be called better.
 const CLEAR: f64 = 2.0;
+/// The share of the constant's loss that a difference has to be worth: what a chain wanders at its
+/// temperature is less, and no variable is behind it.
+const NEGLIGIBLE: f64 = 1e-3;
 
 /// How precisely a row determines the linear predictor.
 ///
@@ -52,19 +55,35 @@ impl Linear {
     }
 
     /// What to do if this model is clearly better on the test part than one with these `losses`:
-    /// the constant where `nothing` was found, and else the network on the selected variables.
-    pub(super) fn advice(&self, losses: &[f64], nothing: bool) -> Option<String> {
-        let difference: Vec<f64> = losses.iter().zip(&self.losses).map(|(a, b)| a - b).collect();
-        let squares = difference.iter().map(|d| d * d).sum();
-        if z(difference.iter().sum(), squares, difference.len()) <= CLEAR {
+    /// the network on the selected variables, or the constant where nothing was found.
+    ///
+    /// Another form of model can be worse without a variable missing, so the linear model on the
+    /// selected variables, `few`, has to be clearly worse as well.
+    pub(super) fn advice(
+        &self,
+        losses: &[f64],
+        few: Option<&Linear>,
+        constant: &[f64],
+        classes: usize,
+    ) -> Option<String> {
+        let worth = NEGLIGIBLE * constant.iter().sum::<f64>();
+        let beats = |rival: &[f64]| {
+            let difference: Vec<f64> = rival.iter().zip(&self.losses).map(|(a, b)| a - b).collect();
+            let (sum, squares) = (difference.iter().sum(), difference.iter().map(|d| d * d).sum());
+            sum > worth && z(sum, squares, difference.len()) > CLEAR
+        };
+        if !beats(losses) || few.is_some_and(|few| !beats(&few.losses)) {
             return None;
         }
-        let text = if nothing {
-            "the linear model on all variables predicts the held-out rows better than a constant, so there is something in the table that no single variable shows clearly enough; add rows, or see what `--compare lasso` selects"
-        } else {
-            "the linear model on all variables predicts the held-out rows clearly better, so variables that matter a little are probably missing from the selection; add rows, look at variables with an inclusion above 0 in the output of `--json`, or see what `--compare lasso` selects"
-        };
-        Some(text.to_owned())
+        let other = if classes > 2 { "stochastic-gates" } else { "lasso" };
+        Some(match few {
+            None => format!(
+                "the linear model on all variables predicts the held-out rows better than a constant, so there is something in the table that no single variable shows clearly enough; add rows, or see what `--compare {other}` selects"
+            ),
+            Some(_) => format!(
+                "the linear model on all variables predicts the held-out rows clearly better, so variables that matter a little are probably missing from the selection; add rows, look at variables with an inclusion above 0 in the output of `--json`, or see what `--compare {other}` selects"
+            ),
+        })
     }
 }
 
@@ -113,11 +132,25 @@ mod tests {
         let worse: Vec<f64> = own.iter().enumerate().map(|(i, l)| l + (i % 3) as f64).collect();
         let mixed: Vec<f64> =
             own.iter().enumerate().map(|(i, l)| l + if i % 2 == 0 { 1.0 } else { -0.9 }).collect();
-        assert!(linear(own.clone()).advice(&worse, false).unwrap().contains("missing"));
-        assert!(linear(own.clone()).advice(&worse, true).unwrap().contains("a constant"));
-        assert_eq!(linear(worse).advice(&own, false), None);
-        assert_eq!(linear(own.clone()).advice(&mixed, false), None);
-        assert_eq!(linear(own.clone()).advice(&own, false), None);
+        let constant = vec![5.0; rows as usize];
+        let advice = |all: &[f64], found: &[f64], few: Option<&[f64]>, classes| {
+            let few = few.map(|losses| linear(losses.to_vec()));
+            linear(all.to_vec()).advice(found, few.as_ref(), &constant, classes)
+        };
+        assert!(advice(&own, &worse, Some(&worse), 0).unwrap().contains("missing"));
+        assert!(advice(&own, &worse, None, 0).unwrap().contains("a constant"));
+        assert_eq!(advice(&worse, &own, Some(&own), 0), None);
+        assert_eq!(advice(&own, &mixed, Some(&mixed), 0), None);
+        assert_eq!(advice(&own, &own, Some(&own), 0), None);
+        // A network that is worse than a linear model on the same variables lacks none.
+        assert_eq!(advice(&own, &worse, Some(&own), 2), None);
+        assert_eq!(advice(&own, &worse, Some(&mixed), 2), None);
+        // Next to nothing of the constant's error, however clear.
+        let little: Vec<f64> = own.iter().map(|loss| loss + 1e-4 * (1.0 + loss)).collect();
+        assert_eq!(advice(&own, &little, Some(&little), 0), None);
+        // The lasso knows two classes.
+        assert!(advice(&own, &worse, None, 2).unwrap().contains("--compare lasso"));
+        assert!(advice(&own, &worse, None, 3).unwrap().contains("--compare stochastic-gates"));
     }
 
     /// y = 0.8 x + noise of variance 0.36: the model leaves 0.36 of a variance of 1.

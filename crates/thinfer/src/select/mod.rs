@@ -40,6 +40,11 @@ pub use others::{Other, PathStep};
 use screen::{Screen, Share, screen};
 pub use settings::Form;
 
+/// The test part and the validation part are as large as each other, and the rest is no smaller.
+const LARGEST_HOLDOUT: f64 = 1.0 / 3.0;
+/// Rows of a fold at least: fewer have no standard error.
+const FOLD_ROWS: usize = 2;
+
 /// What the user may choose; everything has a default.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -98,6 +103,9 @@ pub struct Heldout {
     pub coverage90: Option<f64>,
     pub nll: Option<f64>,
     pub baseline_nll: Option<f64>,
+    /// Of classes alone: the linear model has no noise to judge numbers by.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub linear_nll: Option<f64>,
 }
 
 /// What was found.
@@ -159,8 +167,10 @@ pub fn select(
 ) -> Result<Selected> {
     let started = Instant::now();
     let data = Bundle::from_table(table, target, options.task, options.holdout, options.seed)?;
-    data.notes.iter().for_each(|note| control.observer.notice(note));
     let known = join(&data.train, &data.validation)?;
+    check_folds(options.chains, known.rows())?;
+    let compare = others::able(&options.compare, &data)?;
+    data.notes.iter().for_each(|note| control.observer.notice(note));
     let linear = Linear::fit(&data)?;
     let scale = linear.scale;
     let screen = screen(&data, &known, scale, options, control)?;
@@ -176,7 +186,12 @@ pub fn select(
         refit(&data, &known, &chosen, (&screen, scale), options, control)?
     };
     let Refitted { scores, mut effects, losses } = refitted;
-    let advice = linear.advice(&losses, chosen.is_empty());
+    let constant = constant_losses(&data.train, &data.test, data.classes);
+    let few = match &chosen[..] {
+        [] => None,
+        chosen => Some(Linear::fit(&data.with_variables(chosen))?),
+    };
+    let advice = linear.advice(&losses, few.as_ref(), &constant, data.classes);
     effects.sort_by(|a, b| b.effect.total_cmp(&a.effect));
     let heldout = Heldout {
         rows: data.test.rows(),
@@ -189,9 +204,9 @@ pub fn select(
         coverage90: if chosen.is_empty() { None } else { scores.coverage90 },
         nll: scores.nll,
         baseline_nll: baseline.nll,
+        linear_nll: linear.scores.nll.filter(|_| data.task == Task::Classification),
     };
-    let others = options
-        .compare
+    let others = compare
         .iter()
         .map(|selector| others::fit(selector, &data, options.seed, control.stop))
         .collect::<Result<_>>()?;
@@ -291,15 +306,50 @@ fn refit(
     Ok(Refitted { scores, effects, losses })
 }
 
+/// Refuses more chains than there are folds for.
+fn check_folds(chains: usize, rows: usize) -> Result<()> {
+    if rows / chains.max(2) >= FOLD_ROWS {
+        return Ok(());
+    }
+    let most = rows / FOLD_ROWS;
+    let problem = format!(
+        "is {chains}, but each chain is asked about a fold of its own, and the {rows} rows that are not held out make at most {most} folds of {FOLD_ROWS}; give at most {most} chains"
+    );
+    Err(Error::config("--chains", problem))
+}
+
 /// Says what to do where a selection cannot even begin.
 pub fn check_options(options: &Options) -> Result<()> {
     if options.chains == 0 || options.chains > 1000 {
         let problem = format!("is {}, but must be from 1 to 1000", options.chains);
         return Err(Error::config("--chains", problem));
     }
-    if !(options.holdout > 0.0 && options.holdout <= 0.5) {
-        let problem = format!("is {}, but must be above 0 and at most 0.5", options.holdout);
+    if !(options.holdout > 0.0 && options.holdout <= LARGEST_HOLDOUT) {
+        let problem = format!(
+            "is {}, but must be above 0 and at most 1/3: as many rows again choose the linear model, and the rest is learned from",
+            options.holdout
+        );
         return Err(Error::config("--holdout", problem));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_that_would_be_ignored_or_find_nothing_are_refused() {
+        let with = |holdout| check_options(&Options { holdout, ..Options::default() });
+        assert!(with(0.33).is_ok() && with(1.0 / 3.0).is_ok());
+        for holdout in [0.0, 0.34, 0.5, f64::NAN] {
+            let error = with(holdout).unwrap_err();
+            assert_eq!(error.exit_code(), 2);
+            assert!(error.to_string().contains("at most 1/3"), "{error}");
+        }
+        assert!(check_folds(96, 192).is_ok() && check_folds(1, 8).is_ok());
+        let error = check_folds(97, 192).unwrap_err();
+        assert_eq!(error.exit_code(), 2);
+        assert!(error.to_string().contains("at most 96 chains"), "{error}");
+    }
 }

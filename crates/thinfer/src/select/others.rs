@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::screen::Screen;
 use crate::data::Bundle;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::evaluate::score;
 use crate::selectors::Selector;
 
@@ -34,6 +34,15 @@ pub struct PathStep {
     pub inclusion: f64,
     /// The variables, in the order of the table.
     pub selected: Vec<String>,
+}
+
+/// The selectors, each able to run on these data; one that is not is refused before anything runs.
+pub(super) fn able(selectors: &[Selector], data: &Bundle) -> Result<Vec<Selector>> {
+    let able = |selector: &Selector| {
+        let refused = |error| Error::config("--compare", format!("{}: {error}", selector.name()));
+        selector.on(data).map_err(refused)
+    };
+    selectors.iter().map(able).collect()
 }
 
 pub(super) fn fit(

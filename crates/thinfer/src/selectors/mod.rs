@@ -94,6 +94,20 @@ impl Selector {
         }
     }
 
+    /// The same, able to run on this data: no more folds than there are rows. Data that it has no
+    /// model for are refused.
+    pub fn on(&self, data: &Bundle) -> Result<Self> {
+        let selector = match self.clone() {
+            Selector::Lasso(lasso) => {
+                Lasso::check_classes(data)?;
+                Selector::Lasso(Lasso { folds: lasso.folds.min(data.train.rows()), ..lasso })
+            }
+            other => other,
+        };
+        selector.check(data.train.rows())?;
+        Ok(selector)
+    }
+
     /// The same with at most so many passes over so many training rows. The stages of SPLBNN are
     /// scaled down together, each start by itself; the lasso has no epochs and stays as it is.
     pub fn shortened(&self, rows: usize, epochs: usize) -> Self {
@@ -157,6 +171,29 @@ mod tests {
             assert_eq!(error.exit_code(), 2);
             assert!(error.to_string().starts_with(&format!("`{key}`: must")), "{error}");
         }
+    }
+
+    #[test]
+    fn the_lasso_takes_no_more_folds_than_rows_and_no_third_class() {
+        let folder = tempfile::tempdir().unwrap();
+        let bundle = |target: fn(usize) -> &'static str| {
+            let rows = (0..12).map(|row| format!("{},{}\n", row * row % 7, target(row)));
+            let path = folder.path().join("table.csv");
+            std::fs::write(&path, format!("a,y\n{}", rows.collect::<String>())).unwrap();
+            let table = crate::data::table::Table::read(&path).unwrap();
+            let task = crate::config::TaskChoice::Classification;
+            Bundle::from_table(&table, "y", task, 0.2, 1).unwrap()
+        };
+        let lasso = Selector::Lasso(Lasso::default());
+        let two = bundle(|row| ["u", "v"][row % 2]);
+        assert!(two.train.rows() < 10);
+        let Selector::Lasso(able) = lasso.on(&two).unwrap() else { panic!("lasso") };
+        assert_eq!(able.folds, two.train.rows());
+        assert!(able.fit(&two, 1, &AtomicBool::new(false)).is_ok());
+        let three = bundle(|row| ["u", "v", "w"][row % 3]);
+        assert!(lasso.on(&three).unwrap_err().to_string().contains("2 classes"));
+        let gates = Selector::StochasticGates(StochasticGates::default());
+        assert_eq!(gates.on(&three).unwrap(), gates);
     }
 
     #[test]

@@ -25,6 +25,8 @@ use crate::train::Snapshot;
 /// Minimises the mean loss over such draws + KL/N, where a weight's prior is 0 with probability 1 − λ
 /// and else N(0, s²).
 ///
+/// Deviation: the authors' program computes in `f64`; this is `f32`, as all networks here.
+///
 /// | name | symbol | default | range | too large |
 /// |---|---|---|---|---|
 /// | `hidden`, `activation` | | 5-3, ReLU | | |

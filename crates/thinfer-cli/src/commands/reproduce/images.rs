@@ -45,7 +45,7 @@ pub(super) struct Args {
     /// Runs at a time [default: one a core, or one on a GPU]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     jobs: Option<u16>,
-    /// Remove checkpoints and samples of a run once it is evaluated
+    /// Remove checkpoints and samples of each new run once it is evaluated
     #[arg(long)]
     discard_samples: bool,
     /// Say what would run and what it would cost

@@ -12,6 +12,7 @@ use super::plan::{Job, Plan};
 use crate::bench::random_batch;
 use crate::config::{Config, DataKind, MethodKind};
 use crate::error::Result;
+use crate::experiment::{Problem, ProblemInputs, plain_network};
 use crate::methods::initialize;
 use crate::model::image_network;
 use crate::schedule::sampling_epochs;
@@ -28,6 +29,8 @@ const BENCHED: [&str; 5] = [
 
 /// Training images and test images of ImageNet.
 const IMAGENET: (usize, usize) = (1_281_167, 50_000);
+/// Its classes.
+const IMAGENET_CLASSES: usize = 1000;
 /// Forward and backward, against forward alone.
 const WITH_BACKWARD: f64 = 3.0;
 /// Multiply-adds of one pass that measures the CPU: about a second.
@@ -85,6 +88,7 @@ impl Plan {
     /// What running the plan on a device would cost, beside what `out` holds already.
     pub fn costs(&self, out: &Path, device: Device, device_name: &str) -> Result<Vec<Cost>> {
         let jobs = self.jobs()?;
+        self.check(&jobs)?;
         let kept: Vec<Outcome> = results(out);
         let mut rate = None;
         let mut costs: Vec<Cost> = Vec::new();
@@ -138,30 +142,50 @@ fn seconds_an_epoch(outcomes: &[&Outcome]) -> f64 {
     outcomes.iter().map(each).sum::<f64>() / outcomes.len().max(1) as f64
 }
 
-/// Training and test images that the network sees in an epoch, without looking at them. Every member
-/// of a Rank-1 BNN sees them all, and in tests every draw does.
-fn images(config: &Config) -> (usize, usize) {
-    let (train, test) = match config.data.kind {
+/// Training and test images of the data.
+fn whole_rows(config: &Config) -> (usize, usize) {
+    match config.data.kind {
         DataKind::Cifar10 | DataKind::Cifar100 => (50_000, 10_000),
         DataKind::Mnist | DataKind::FashionMnist => (60_000, 10_000),
         DataKind::Images => IMAGENET,
         _ => (config.data.train_rows, config.data.test_rows),
-    };
+    }
+}
+
+/// Training and test images that the network sees in an epoch, without looking at them. Every member
+/// of a Rank-1 BNN sees them all, and in tests every draw does.
+fn images(config: &Config) -> (usize, usize) {
+    let (train, test) = whole_rows(config);
     let method = &config.method;
     let rank1 = method.kind == MethodKind::Rank1;
     let [members, draws] = [method.members, method.draws].map(|n| n.filter(|_| rank1).unwrap_or(1));
     (train * members, test * members * draws)
 }
 
-fn network(config: &Config) -> Result<Network> {
+/// What its networks and methods have to know of the data, without reading them.
+pub(super) fn problem(config: &Config) -> Problem<'static> {
     let square = |side, channels| Shape { height: side, width: side, channels };
     let (shape, classes) = match config.data.kind {
         DataKind::Cifar10 => (square(32, 3), 10),
         DataKind::Cifar100 => (square(32, 3), 100),
-        DataKind::Images => (square(config.data.image_size, 3), 1000),
+        DataKind::Images => (square(config.data.image_size, 3), folders(config)),
         _ => (square(28, 1), 10),
     };
-    Ok(image_network(&config.model.name, shape, classes)?)
+    let train_rows = whole_rows(config).0;
+    Problem { train_rows, fingerprint: 0, inputs: ProblemInputs::Image { shape, classes } }
+}
+
+/// Classes of a folder of images, each a folder of its own; those of ImageNet where it is not there.
+fn folders(config: &Config) -> usize {
+    let path = Path::new(config.data.path.as_deref().unwrap_or_default());
+    let train = path.join("train");
+    let entries = std::fs::read_dir(if train.is_dir() { &train } else { path });
+    let count = entries.map(|all| all.flatten().filter(|entry| entry.path().is_dir()).count());
+    count.ok().filter(|count| *count > 0).unwrap_or(IMAGENET_CLASSES)
+}
+
+fn network(config: &Config) -> Result<Network> {
+    plain_network(config, problem(config))
 }
 
 /// Seconds of a run at so many multiply-adds a second.

@@ -67,7 +67,9 @@ pub fn reproduce(plan: &Plan, setting: &Setting<'_>) -> Result<Measured> {
     let out = setting.out;
     let mut runs = Vec::new();
     let mut jobs = Vec::new();
-    for job in plan.jobs()? {
+    let all = plan.jobs()?;
+    plan.check(&all)?;
+    for job in all {
         match job.kept(out) {
             Some(outcome) => runs.push(outcome),
             None => jobs.push(job),

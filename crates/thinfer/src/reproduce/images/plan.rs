@@ -4,14 +4,24 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
+use super::super::fixed::Fixed;
 use super::super::table_file::{place, results};
 use super::budget::shortened;
+use super::estimate::problem;
 use super::outcome::Outcome;
 use super::row::{PaperTable, Row};
 use super::summary::Failure;
 use crate::config::Config;
 use crate::error::{Error, Result};
+use crate::experiment::chain_specs;
 use crate::run::write_json;
+
+/// Data and network may be others, to see what a table does without a GPU.
+const FIXED: Fixed = Fixed {
+    rows: &["method.kind", "method.posterior", "prune.target", "prune.regrow", "chains"],
+    seeds: &["seed"],
+    data: None,
+};
 
 /// What to run.
 #[derive(Clone, Debug)]
@@ -102,6 +112,7 @@ impl Plan {
     /// The configuration of one run, and whether its schedule was scaled down; `None` where none is
     /// shipped.
     pub fn config(&self, row: &Row, seed: u64) -> Result<Option<(Config, bool)>> {
+        FIXED.check(&self.overrides)?;
         let Some(text) = row.config else { return Ok(None) };
         let mut overrides = vec![format!("seed={seed}")];
         if let Some(percent) = row.percent {
@@ -140,6 +151,15 @@ impl Plan {
             }
         }
         Ok(jobs)
+    }
+
+    /// Refuses settings that a row cannot be run with, as far as they show without its data.
+    pub(super) fn check(&self, jobs: &[Job]) -> Result<()> {
+        // Seeds change nothing here, and chains are alike.
+        for job in jobs.iter().filter(|job| Some(&job.seed) == self.seeds.first()) {
+            chain_specs(&Config { chains: 1, ..job.config.clone() }, problem(&job.config))?;
+        }
+        Ok(())
     }
 
     /// How many runs there are, and how many of them `out` holds.

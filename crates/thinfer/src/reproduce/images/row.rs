@@ -123,7 +123,7 @@ impl PaperTable {
     /// The rows that `wanted` names, in the order of the table; those of the paper without any.
     ///
     /// A name is a network, a method, a sparsity in per cent or several of them as in the name of
-    /// the row. What the paper does not have is only taken where its method is named.
+    /// the row; a whole name takes that row alone. What the paper does not have is only taken where its method is named.
     pub fn choose(self, wanted: &[String]) -> Result<Vec<Row>> {
         let mut rows = self.rows();
         if wanted.is_empty() {
@@ -146,7 +146,11 @@ impl PaperTable {
             );
             return Err(Error::config("--rows", problem));
         }
-        rows.retain(|row| wanted.iter().any(|name| row.is_in(name)));
+        let whole: Vec<String> = rows.iter().map(Row::name).collect();
+        let taken = |row: &Row, name: &String| {
+            if whole.contains(name) { row.name() == *name } else { row.is_in(name) }
+        };
+        rows.retain(|row| wanted.iter().any(|name| taken(row, name)));
         Ok(rows)
     }
 }
@@ -307,6 +311,9 @@ mod tests {
         assert_eq!(names(Table1, &["resnet18-sm"]).len(), 3);
         assert_eq!(names(Table1, &["wrn-28-10-dpf-99"]), ["wrn-28-10-dpf-99"]);
         assert_eq!(names(Table1, &["80"]).len(), 4);
+        // A whole name takes one row, also where another one begins like it.
+        assert_eq!(names(Table1, &["wrn-28-10-rank1"]), ["wrn-28-10-rank1"]);
+        assert!(names(Table1, &["rank1"]).len() > 1);
         // In the order of the table, whatever the order of the words.
         assert_eq!(names(Table3, &["cv-adam", "sgd"]), ["resnet50-sgd", "resnet50-cv-adam"]);
         // Not of the paper: by method alone.

@@ -238,3 +238,56 @@ fn every_row_has_a_method_that_can_do_it() {
         }
     }
 }
+
+/// Rows and repeats that are shown as different runs are different runs.
+#[test]
+fn settings_that_tell_runs_apart_cannot_be_set() {
+    let folder = tempfile::tempdir().unwrap();
+    for (setting, option) in [
+        ("seed=5", "--seeds"),
+        (" seed = 5", "--seeds"),
+        ("prune.target=0.5", "--rows"),
+        ("prune.regrow=true", "--rows"),
+        ("method.kind=\"sgd\"", "--rows"),
+        ("method.posterior=\"cauchy\"", "--rows"),
+        ("chains=2", "--rows"),
+    ] {
+        let mut plan = small(&["resnet18-dfp-80"], 3);
+        plan.overrides.push(setting.to_owned());
+        let errors = [
+            plan.costs(folder.path(), Device::Cuda(0), "cuda:0").unwrap_err(),
+            collect(&plan, folder.path()).unwrap_err(),
+            run(&plan, folder.path(), &Witness::default(), false).unwrap_err(),
+        ];
+        for error in errors {
+            assert_eq!(error.exit_code(), 2, "{error}");
+            let key = setting.split_once('=').unwrap().0.trim();
+            let text = error.to_string();
+            assert!(text.starts_with(&format!("`{key}`: ")) && text.contains(option), "{text}");
+        }
+    }
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn settings_that_cannot_be_run_with_are_refused_before_anything_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let row = |name: &str| Plan::new(PaperTable::Table1, &[name.to_owned()], vec![1]).unwrap();
+    // Pruning has no epoch left, a layer is not there, and a schedule does not fit.
+    let short = Plan { budget_epochs: Some(5), ..row("resnet18-dfp-90") };
+    let mut layer = small(&["resnet18-sgd", "resnet18-sm-80"], 2);
+    layer.overrides.push("prune.dense_layers=[\"nope\"]".to_owned());
+    let mut late = small(&["resnet18-dpf-lin-80"], 1);
+    late.overrides.push("prune.freeze_after_epochs=8".to_owned());
+    for (plan, word) in [(short, "prune.target"), (layer, "nope"), (late, "prune.target")] {
+        let errors = [
+            plan.costs(folder.path(), Device::Cuda(0), "cuda:0").unwrap_err(),
+            run(&plan, folder.path(), &Witness::default(), false).unwrap_err(),
+        ];
+        for error in errors {
+            assert_eq!(error.exit_code(), 2, "{error}");
+            assert!(error.to_string().contains(word), "{error}");
+        }
+    }
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+}

@@ -32,6 +32,7 @@ pub fn table4(
     observer: &dyn Observer,
 ) -> Result<Table4> {
     let started = Instant::now();
+    plan.check()?;
     let jobs = plan.jobs_to_run()?;
     if let Some(folder) = folder {
         let runs = folder.join("runs");

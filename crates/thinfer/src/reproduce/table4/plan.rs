@@ -4,20 +4,29 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
+use super::super::fixed::Fixed;
 use super::super::images::shortened;
 use super::super::table_file::{place, results};
 use super::outcome::Outcome;
 use super::row::Row;
 use super::summary::Table4;
 use crate::config::Config;
+use crate::data::Task;
 use crate::data::simulate::Example;
 use crate::error::{Error, Result};
+use crate::experiment::{Problem, ProblemInputs, chain_specs};
 use crate::run::write_json;
 use crate::selectors::Selector;
 
 /// Multiply-adds a second of one core in training, for estimates: between what the narrow first layer
 /// of the paper's networks reaches on an Intel Xeon with AVX-512 and what coordinate descent does.
 const MULTIPLY_ADDS_A_SECOND: f64 = 8e9;
+
+const FIXED: Fixed = Fixed {
+    rows: &["method.kind", "prune.regrow", "prune.target", "chains"],
+    seeds: &["seed", "data.seed"],
+    data: Some(("data.kind", "--examples")),
+};
 
 /// What to run.
 #[derive(Clone, Debug)]
@@ -83,6 +92,7 @@ fn shipped(example: Example) -> &'static str {
 impl Plan {
     /// The configuration of one run. Selectors take their data from it.
     pub fn config(&self, example: Example, row: Row, repeat: u64) -> Result<Config> {
+        FIXED.check(&self.overrides)?;
         let mut overrides = vec![
             format!("seed={repeat}"),
             format!("prune.regrow={}", row == Row::Dpf),
@@ -130,6 +140,30 @@ impl Plan {
             }
         }
         jobs
+    }
+
+    /// Refuses settings that EM-MCMC cannot be run with; those of selectors are refused where they
+    /// are read.
+    pub(super) fn check(&self) -> Result<()> {
+        let Some(&seed) = self.seeds.first() else { return Ok(()) };
+        for job in self.jobs().into_iter().filter(|job| job.repeat == seed) {
+            let Job { example, row, repeat } = job;
+            if self.selector(example, row)?.is_some() {
+                continue;
+            }
+            let config = self.config(example, row, repeat)?;
+            let columns = config.data.columns.unwrap_or(example.columns());
+            let groups: Vec<usize> = (0..columns).collect();
+            let (task, classes) = if example.is_classification() {
+                (Task::Classification, 2)
+            } else {
+                (Task::Regression, 0)
+            };
+            let inputs = ProblemInputs::Table { task, classes, groups: &groups };
+            let problem = Problem { train_rows: config.data.train_rows, fingerprint: 0, inputs };
+            chain_specs(&config, problem)?;
+        }
+        Ok(())
     }
 
     /// The same, the longest first, so that the cores finish together.
@@ -217,6 +251,7 @@ impl Plan {
 
     /// What running the plan would cost, beside what `folder` holds already.
     pub fn costs(&self, folder: Option<&Path>) -> Result<Vec<Cost>> {
+        self.check()?;
         let mut costs: Vec<Cost> = Vec::new();
         for job in self.jobs() {
             let kept = self.kept(folder, job)?;

@@ -134,7 +134,21 @@ fn a_run_that_fails_is_missing_and_the_others_go_on() {
 #[test]
 fn settings_that_cannot_be_run_with_are_refused_before_anything_runs() {
     let folder = tempfile::tempdir().unwrap();
-    for wrong in ["svbnn.steps=0", "splbnn.starts=0", "lasso.folds=201"] {
+    for wrong in [
+        "svbnn.steps=0",
+        "splbnn.starts=0",
+        "lasso.folds=201",
+        // More than there are epochs.
+        "schedule.step_size.cycles=13",
+        // What tells runs apart.
+        "seed=5",
+        "data.seed=5",
+        "data.kind=example2",
+        "method.kind=sgd",
+        "prune.target=0.5",
+        "prune.regrow=true",
+        "chains=2",
+    ] {
         let mut plan = small(&Row::ALL);
         plan.overrides.push(wrong.to_owned());
         let errors = [

@@ -117,19 +117,21 @@ impl Lasso {
         )
     }
 
-    fn check_data(&self, data: &Bundle) -> Result<()> {
+    /// Refuses data that have more classes than two.
+    pub(super) fn check_classes(data: &Bundle) -> Result<()> {
         if data.task == Task::Classification && data.classes != 2 {
             return Err(Error::Data(format!(
                 "the logistic lasso tells 2 classes apart, the target has {}; take another selector",
                 data.classes
             )));
         }
-        self.check(data.train.rows())
+        Ok(())
     }
 
     /// See [`Selector::fit`](super::Selector::fit).
     pub fn fit(&self, data: &Bundle, seed: u64, stop: &AtomicBool) -> Result<Found> {
-        self.check_data(data)?;
+        Self::check_classes(data)?;
+        self.check(data.train.rows())?;
         let started = Instant::now();
         let rows = data.train.rows();
         let family = match data.task {
