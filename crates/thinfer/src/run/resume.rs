@@ -27,7 +27,7 @@ pub(super) fn check_settings(before: &RunInfo, config: &Config, folder: &Path) -
         problem.push_str(&format!("; {} more keys differ", others.len() + 1 - NAMED));
     }
     problem.push_str(
-        ". Resume it with the settings it has (its config.toml, or --set KEY=VALUE for a default that has changed since), or start again with --force",
+        ". Resume it with the settings it has (its config.toml), or start again with --force",
     );
     Err(Error::config(&first.key, problem))
 }
