@@ -37,6 +37,13 @@ pub struct Check {
     pub passed: bool,
 }
 
+impl Check {
+    /// What is not a number does not pass.
+    pub fn new(name: String, precision: Precision, worst: f64, limit: f64) -> Self {
+        Self { name, precision, worst, limit, passed: worst <= limit }
+    }
+}
+
 /// f32: what different orders of summation give. tf32 rounds operands to 11 bits (5e-4) and bf16
 /// everything between layers to 8 bits (4e-3), and a handful of layers stand behind one another.
 fn limit(precision: Precision) -> f64 {
@@ -306,12 +313,8 @@ fn compare_with(
     let (got, same) = on_gpu(gpu, network, &setting, plan)?;
     let limit = limit(precision);
     let values = if manner == Manner::Steady { ", away from kinks" } else { "" };
-    let check = |what: &str, worst: f64, limit: f64| Check {
-        name: format!("{name}{values}: {what}"),
-        precision,
-        worst,
-        limit,
-        passed: worst <= limit,
+    let check = |what: &str, worst: f64, limit: f64| {
+        Check::new(format!("{name}{values}: {what}"), precision, worst, limit)
     };
     let mut checks = Vec::new();
     if manner == Manner::Usual {

@@ -183,7 +183,7 @@ fn smooth_network(shape: Shape) -> Result<Network> {
 }
 
 fn check(name: String, worst: f64, limit: f64) -> Check {
-    Check { name, precision: Precision::F32, worst, limit, passed: worst <= limit }
+    Check::new(name, Precision::F32, worst, limit)
 }
 
 fn relative(want: &[f32], got: &[f32]) -> f64 {

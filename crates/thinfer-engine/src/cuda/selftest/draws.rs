@@ -42,12 +42,9 @@ pub(super) fn draws(gpu: &Gpu) -> Result<Vec<Check>, EngineError> {
     for (seed, chain, stream, step, first) in PLACES {
         let key = Key::new(seed, chain, stream);
         let want = expected(key, step, first);
-        let check = |what: &str, worst: f64, limit: f64| Check {
-            name: format!("noise of step {step}, chain {chain}, from index {first}: {what}"),
-            precision: Precision::F32,
-            worst,
-            limit,
-            passed: worst <= limit,
+        let check = |what: &str, worst: f64, limit: f64| {
+            let place = format!("noise of step {step}, chain {chain}, from index {first}: {what}");
+            Check::new(place, Precision::F32, worst, limit)
         };
         let fast = on_gpu(gpu, FAST, key, step, first)?;
         checks.push(check("largest difference", apart(&fast, &want), LIMIT));

@@ -12,7 +12,7 @@ use thinfer_engine::cuda::{Check, Gpu, Precision};
 use thinfer_engine::noise::{Key, Stream};
 use thinfer_engine::{Arena, Draw, Plan};
 
-use super::image_runs::{METHODS, SWAPPED, images_of, spec};
+use super::image_runs::{METHODS, images_of, spec, swapped};
 use super::{LIMIT, relative};
 use crate::data::{ImageData, View};
 use crate::error::{Error, Result};
@@ -43,17 +43,12 @@ pub(crate) fn low_runs(gpu: &Arc<Gpu>) -> Result<Vec<Check>> {
             let session = chain.session().ok_or_else(|| missing("a network"))?;
             let low = session.low()?.ok_or_else(|| missing("a bf16 copy"))?;
             follower.step(&data, Some(&session.gradient()?))?;
-            let swapped = if name.contains("sparse") { SWAPPED } else { 0.0 };
-            updates = worst(&follower.arena, chain.arena(), swapped).max(updates);
+            updates = worst(&follower.arena, chain.arena(), swapped(name)).max(updates);
             other += other_bits(chain.arena(), &low);
             wrong += alive_though_pruned(chain.arena(), &low);
         }
-        let check = |what: &str, worst: f64, limit: f64| Check {
-            name: format!("{name}, images: {what}"),
-            precision: Precision::Bf16,
-            worst,
-            limit,
-            passed: worst <= limit,
+        let check = |what: &str, worst: f64, limit: f64| {
+            Check::new(format!("{name}, images: {what}"), Precision::Bf16, worst, limit)
         };
         let losses: Vec<f32> = chain.records().iter().map(|record| record.loss as f32).collect();
         checks.push(check("updates on the same gradients", updates, LIMIT));
