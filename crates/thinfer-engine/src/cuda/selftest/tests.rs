@@ -81,7 +81,7 @@ fn away_from_kinks_gradients_move_in_proportion() {
     for case in with_kinks() {
         let (setting, expected) = on_case(&case, Precision::Bf16, Manner::Steady);
         let holds = holds(&case, &setting, Precision::Bf16, &expected).unwrap();
-        let size = ROUNDINGS as f32 * rounding(Precision::Bf16);
+        let size = roundings(Precision::Bf16) as f32 * rounding(Precision::Bf16);
         let far = sensitivity(&case, &setting, size, &expected).unwrap();
         for ((param, hold), far) in trained(&case.network).zip(holds).zip(far) {
             let (name, of) = (&case.name, &param.name);
@@ -104,8 +104,12 @@ fn a_wrong_gradient_does_not_pass() {
         assert!(pass(&expected));
         for param in trained(&case.network).filter(|param| param.role.is_weight()) {
             let mut got = Outcome { gradient: expected.gradient.clone(), ..Outcome::default() };
-            let range = param.range();
-            got.gradient[range].iter_mut().step_by(4).for_each(|g| *g = 0.0);
+            // Every fourth in the order of their sizes: in the order of their places they may say little.
+            let mut order: Vec<usize> = param.range().collect();
+            order.sort_by(|a, b| {
+                expected.gradient[*b].abs().total_cmp(&expected.gradient[*a].abs())
+            });
+            order.into_iter().step_by(4).for_each(|at| got.gradient[at] = 0.0);
             assert!(!pass(&got), "{}: {}", case.name, param.name);
         }
     }
