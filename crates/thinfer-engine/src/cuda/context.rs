@@ -38,6 +38,9 @@ pub struct Gpu {
     modules: Mutex<BTreeMap<u64, Arc<CudaModule>>>,
 }
 
+/// What compilers call Hopper with all its instructions.
+pub(super) const HOPPER: &str = "sm_90a";
+
 /// An argument of a kernel.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Value {
@@ -58,7 +61,7 @@ pub(crate) struct Slot(pub(crate) [u64; 8]);
 unsafe impl DeviceRepr for Slot {}
 
 impl Value {
-    fn slot(&self) -> Slot {
+    pub(crate) fn slot(&self) -> Slot {
         let mut slot = Slot([0; 8]);
         match self {
             Value::At(address) => slot.0[0] = *address,
@@ -112,7 +115,12 @@ impl Gpu {
             dnn,
             dnn_side,
             blas,
-            arch: format!("sm_{major}{minor}"),
+            // The tensor cores of Hopper are used by instructions that only this name allows.
+            arch: if (major, minor) == (9, 0) {
+                HOPPER.into()
+            } else {
+                format!("sm_{major}{minor}")
+            },
             name,
             multiprocessors: multiprocessors.max(1) as u32,
             modules: Mutex::new(BTreeMap::new()),
@@ -129,9 +137,14 @@ impl Gpu {
         self.multiprocessors
     }
 
-    /// Its architecture as compilers name it, `sm_90`.
+    /// Its architecture as compilers name it, `sm_90a`.
     pub fn arch(&self) -> &str {
         &self.arch
+    }
+
+    /// Whether kernels for Hopper alone run on it.
+    pub(crate) fn is_hopper(&self) -> bool {
+        self.arch == HOPPER
     }
 
     /// Free and total bytes of device memory.
@@ -162,7 +175,7 @@ impl Gpu {
     /// Compiles kernels that will be asked for, all at once: a first start would wait for each.
     pub(crate) fn prepare<'a>(
         &self,
-        kernels: impl Iterator<Item = (&'static str, &'a [&'static str])>,
+        kernels: impl Iterator<Item = (&'static str, &'a [&'a str])>,
     ) -> Result<(), EngineError> {
         let loaded = |key: u64| {
             let modules = self.modules.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,5 @@
-//! Convolutions through cuDNN: which engine to use is measured once and remembered on disk.
+//! Convolutions through cuDNN, or a kernel of our own where that is faster: what to use is measured once and
+//! remembered on disk.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,6 +14,7 @@ use super::Precision;
 use super::context::Gpu;
 use super::dnn::{self, Desc, Direction, Geometry};
 use super::error::{Named, call};
+use super::hopper::{Cut, Own};
 use super::nvrtc;
 use super::selftest::encode;
 use crate::error::EngineError;
@@ -81,20 +83,56 @@ impl Problem {
     }
 }
 
-/// An engine ready to run.
-pub(crate) struct Chosen {
-    plan: Desc,
-    pub(crate) workspace: usize,
+/// A pass that is ready to run.
+pub(crate) enum Chosen {
+    /// An engine of cuDNN, and the bytes that it needs besides its tensors.
+    Library(Desc, usize),
+    Own(Own),
+}
+
+/// Where a pass reads and writes, in the form that cuDNN wants: made again where addresses change.
+#[derive(Default)]
+pub(crate) struct Pack(Option<([u64; 4], Desc)>);
+
+impl Pack {
+    fn of(&mut self, at: [u64; 4]) -> Result<&Desc, EngineError> {
+        let known = self.0.take().filter(|(known, _)| *known == at);
+        let [x, w, y, workspace] = at;
+        let pack = match known {
+            Some((_, pack)) => pack,
+            None => dnn::pack([x, w, y], workspace)?,
+        };
+        Ok(&self.0.insert((at, pack)).1)
+    }
 }
 
 impl Chosen {
-    pub(crate) fn run(&self, gpu: &Gpu, pack: &Desc) -> Result<(), EngineError> {
-        gpu.dnn.with(|handle| dnn::execute(handle, &self.plan, pack))
+    /// Bytes that it needs besides its tensors.
+    pub(crate) fn workspace(&self) -> usize {
+        match self {
+            Chosen::Library(_, workspace) => *workspace,
+            Chosen::Own(own) => own.workspace(),
+        }
     }
 
-    /// The same on the second stream.
-    pub(crate) fn run_beside(&self, gpu: &Gpu, pack: &Desc) -> Result<(), EngineError> {
-        gpu.dnn_side.with(|handle| dnn::execute(handle, &self.plan, pack))
+    /// Puts it on the stream, or on the second one, for input, filter, output and workspace `at` these
+    /// addresses.
+    pub(crate) fn run(
+        &self,
+        gpu: &Gpu,
+        beside: bool,
+        at: [u64; 4],
+        pack: &mut Pack,
+    ) -> Result<(), EngineError> {
+        let (dnn, stream) =
+            if beside { (&gpu.dnn_side, &gpu.side) } else { (&gpu.dnn, &gpu.stream) };
+        match self {
+            Chosen::Library(plan, _) => {
+                let pack = pack.of(at)?;
+                dnn.with(|handle| dnn::execute(handle, plan, pack))
+            }
+            Chosen::Own(own) => own.run(stream, at),
+        }
     }
 }
 
@@ -118,6 +156,7 @@ impl<'a> Chooser<'a> {
                 *most = bytes.max(*most);
             }
         }
+        prepare(gpu, problems)?;
         let (free, _) = gpu.memory()?;
         let used: usize = most.iter().sum();
         let workspace = (free.saturating_sub(used) / 4).min(1 << 30);
@@ -147,7 +186,7 @@ impl<'a> Chooser<'a> {
         let file = self.file(problem);
         if let Some(text) = file.as_ref().and_then(|f| std::fs::read_to_string(f).ok())
             && let Some(remembered) = Remembered::parse(&text)
-            && let Ok(chosen) = self.recall(&graph, &remembered)
+            && let Ok(chosen) = self.recall(problem, &graph, &remembered)
         {
             return Ok(Some(chosen));
         }
@@ -164,17 +203,42 @@ impl<'a> Chooser<'a> {
         Some(nvrtc::cache_folder()?.join("convolutions").join(name))
     }
 
-    fn recall(&self, graph: &Desc, from: &Remembered) -> Result<Chosen, EngineError> {
-        let list = *dnn::LISTS.get(from.list).ok_or_else(|| call("cache", "no such list"))?;
-        let engines = dnn::engines(graph, list)?;
-        let engine = engines.get(from.at).ok_or_else(|| call("cache", "no such engine"))?;
-        if dnn::describe(engine)?.number != from.engine {
-            return Err(call("cache", "another engine"));
-        }
-        let chosen = self.ready(engine)?;
+    fn recall(
+        &self,
+        problem: &Problem,
+        graph: &Desc,
+        from: &Remembered,
+    ) -> Result<Chosen, EngineError> {
+        let chosen = match from {
+            Remembered::Own { channels } => {
+                let cuts = Cut::all(problem, self.gpu);
+                let cut = cuts.into_iter().find(|cut| cut.channels() == *channels);
+                self.own(problem, cut.ok_or_else(|| call("cache", "no such cut"))?)?
+            }
+            Remembered::Library { list, at, engine: number } => {
+                let list = *dnn::LISTS.get(*list).ok_or_else(|| call("cache", "no such list"))?;
+                let engines = dnn::engines(graph, list)?;
+                let engine = engines.get(*at).ok_or_else(|| call("cache", "no such engine"))?;
+                if dnn::describe(engine)?.number != *number {
+                    return Err(call("cache", "another engine"));
+                }
+                self.ready(engine)?
+            }
+        };
         // Once, so that nothing is loaded for the first time while a graph is captured.
-        chosen.run(self.gpu, &self.pack()?)?;
+        chosen.run(self.gpu, false, self.places(), &mut Pack::default())?;
         self.gpu.wait()?;
+        Ok(chosen)
+    }
+
+    fn own(&self, problem: &Problem, cut: Cut) -> Result<Chosen, EngineError> {
+        self.checked(Chosen::Own(Own::new(self.gpu, problem.geometry, cut)?))
+    }
+
+    fn checked(&self, chosen: Chosen) -> Result<Chosen, EngineError> {
+        if chosen.workspace() > self.workspace.len() {
+            return Err(call("workspace", "too large"));
+        }
         Ok(chosen)
     }
 
@@ -196,10 +260,24 @@ impl<'a> Chooser<'a> {
             // Where one guess is bad the other is good, and the best is rarely far down in both.
             self.fastest(problem, &in_turn(list(0), list(1)), usize::MAX)
         };
-        let found = found.or_else(|| self.fastest(problem, &list(2), usize::MAX));
+        let mut found = found.or_else(|| self.fastest(problem, &list(2), usize::MAX));
+        for cut in Cut::all(problem, self.gpu) {
+            let Ok(own) = self.own(problem, cut) else { continue };
+            let Some(time) = self.again(&own) else { continue };
+            let best = found.as_ref().and_then(|(_, best)| self.again(best));
+            if best.is_none_or(|best| time < best) {
+                found = Some((Remembered::Own { channels: cut.channels() }, own));
+            }
+        }
         // A failed run must not be reported by the next call.
         self.gpu.wait()?;
         Ok(found)
+    }
+
+    /// The shorter of two measurements.
+    fn again(&self, chosen: &Chosen) -> Option<f32> {
+        let time = || self.time(chosen, None).ok().flatten();
+        Some(time()?.min(time()?))
     }
 
     /// The fastest of the first engines that are allowed and run, at most `most` of them.
@@ -225,7 +303,11 @@ impl<'a> Chooser<'a> {
             let least = timed.iter().map(|(time, ..)| *time).min_by(f32::total_cmp);
             let Ok(chosen) = self.ready(engine) else { continue };
             let Ok(Some(time)) = self.time(&chosen, least) else { continue };
-            timed.push((time, Remembered { list: *list, at: *at, engine: number }, chosen));
+            timed.push((
+                time,
+                Remembered::Library { list: *list, at: *at, engine: number },
+                chosen,
+            ));
         }
         timed.sort_by(|a, b| a.0.total_cmp(&b.0));
         timed.truncate(FINALISTS);
@@ -241,29 +323,26 @@ impl<'a> Chooser<'a> {
 
     fn ready(&self, engine: &Desc) -> Result<Chosen, EngineError> {
         let (plan, workspace) = self.gpu.dnn.with(|h| dnn::ready(h, engine))?;
-        if workspace > self.workspace.len() {
-            return Err(call("workspace", "too large"));
-        }
-        Ok(Chosen { plan, workspace })
+        self.checked(Chosen::Library(plan, workspace))
     }
 
-    fn pack(&self) -> Result<Desc, EngineError> {
+    fn places(&self) -> [u64; 4] {
         let [x, w, y] = &self.buffers;
-        let places = [self.gpu.address(x), self.gpu.address(w), self.gpu.address(y)];
-        dnn::pack(places, self.gpu.address(&self.workspace))
+        [x, w, y, &self.workspace].map(|buffer| self.gpu.address(buffer))
     }
 
     /// Milliseconds of some runs; `None` where they would clearly take longer than `least`.
     fn time(&self, chosen: &Chosen, least: Option<f32>) -> Result<Option<f32>, EngineError> {
-        let pack = self.pack()?;
-        chosen.run(self.gpu, &pack)?;
-        let once = self.elapsed(|| chosen.run(self.gpu, &pack))?;
+        let (at, mut pack) = (self.places(), Pack::default());
+        let mut run = || chosen.run(self.gpu, false, at, &mut pack);
+        run()?;
+        let once = self.elapsed(&mut run)?;
         if least.is_some_and(|least| RUNS as f32 * (once - LAUNCH) > SLOW * least) {
             return Ok(None);
         }
         // In a graph, as in training: what the host does between launches must not count. An
         // engine that cannot be captured is refused here.
-        let graph = self.gpu.capture(|| (0..RUNS).try_for_each(|_| chosen.run(self.gpu, &pack)))?;
+        let graph = self.gpu.capture(|| (0..RUNS).try_for_each(|_| run()))?;
         graph.launch().named("cuGraphLaunch")?;
         self.elapsed(|| graph.launch().named("cuGraphLaunch")).map(Some)
     }
@@ -279,6 +358,17 @@ impl<'a> Chooser<'a> {
         self.gpu.wait()?;
         start.elapsed_ms(&end).named("cuEventElapsedTime")
     }
+}
+
+/// Compiles own kernels that will be measured.
+fn prepare(gpu: &Gpu, problems: &[Problem]) -> Result<(), EngineError> {
+    let cuts = problems.iter().flat_map(|problem| Cut::all(problem, gpu));
+    let kernels: Vec<(&'static str, Vec<String>)> = cuts.map(|cut| cut.kernel()).collect();
+    let kernels: Vec<(&'static str, Vec<&str>)> = kernels
+        .iter()
+        .map(|(source, defines)| (*source, defines.iter().map(String::as_str).collect()))
+        .collect();
+    gpu.prepare(kernels.iter().map(|(source, defines)| (*source, &defines[..])))
 }
 
 /// A buffer of random numbers, which a device multiplies at more power, and so slower, than zeros.
@@ -309,24 +399,34 @@ fn in_turn<T>(first: Vec<T>, second: Vec<T>) -> Vec<T> {
     all
 }
 
-/// Where the chosen engine stands in cuDNN's lists.
-struct Remembered {
-    list: usize,
-    at: usize,
-    engine: i64,
+/// What was chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Remembered {
+    /// An engine, by where it stands in cuDNN's lists.
+    Library { list: usize, at: usize, engine: i64 },
+    /// Our own kernel with tiles of so many channels.
+    Own { channels: usize },
 }
 
 impl Remembered {
     fn text(&self) -> String {
-        format!("{} {} {}\n", self.list, self.at, self.engine)
+        match self {
+            Remembered::Library { list, at, engine } => format!("{list} {at} {engine}\n"),
+            Remembered::Own { channels } => format!("own {channels}\n"),
+        }
     }
 
     fn parse(text: &str) -> Option<Self> {
-        let mut parts = text.split_whitespace();
-        let list = parts.next()?.parse().ok()?;
-        let at = parts.next()?.parse().ok()?;
-        let engine = parts.next()?.parse().ok()?;
-        Some(Self { list, at, engine })
+        let parts: Vec<&str> = text.split_whitespace().collect();
+        match parts[..] {
+            ["own", channels] => Some(Self::Own { channels: channels.parse().ok()? }),
+            [list, at, engine] => Some(Self::Library {
+                list: list.parse().ok()?,
+                at: at.parse().ok()?,
+                engine: engine.parse().ok()?,
+            }),
+            _ => None,
+        }
     }
 }
 
@@ -342,5 +442,16 @@ mod tests {
         assert_eq!(all[16..19], [8, 9, 108]);
         assert_eq!(all.len(), 28);
         assert_eq!(in_turn(Vec::<u8>::new(), vec![1]), [1]);
+    }
+    #[test]
+    fn what_was_chosen_is_read_as_it_was_written() {
+        for it in
+            [Remembered::Library { list: 1, at: 12, engine: -3 }, Remembered::Own { channels: 80 }]
+        {
+            assert_eq!(Remembered::parse(&it.text()), Some(it));
+        }
+        for text in ["", "own", "own x", "1 2", "1 2 3 4"] {
+            assert_eq!(Remembered::parse(text), None, "{text}");
+        }
     }
 }

@@ -10,6 +10,7 @@ mod conv;
 mod dnn;
 mod error;
 mod fuse;
+mod hopper;
 mod inference;
 mod launch;
 mod linear;

@@ -44,6 +44,17 @@ pub(crate) mod source {
         concat!(include_str!("kernels/common.cuh"), include_str!("kernels/loss.cu"));
     pub(crate) const DIRECT: &str =
         concat!(include_str!("kernels/common.cuh"), include_str!("kernels/direct.cu"));
+    /// For Hopper alone, as the next.
+    pub(crate) const FILTER: &str = concat!(
+        include_str!("kernels/common.cuh"),
+        include_str!("kernels/hopper.cuh"),
+        include_str!("kernels/filter.cu")
+    );
+    pub(crate) const NARROW: &str = concat!(
+        include_str!("kernels/common.cuh"),
+        include_str!("kernels/hopper.cuh"),
+        include_str!("kernels/narrow.cu")
+    );
 }
 
 /// NVRTC's version, where the library can be loaded.

@@ -7,8 +7,8 @@ use cudarc::driver::{CudaEvent, CudaFunction, CudaSlice, LaunchConfig, PushKerne
 
 use super::Precision;
 use super::context::{Gpu, Slot};
-use super::conv::{Chooser, Chosen, Problem};
-use super::dnn::{self, Desc, Direction};
+use super::conv::{Chooser, Chosen, Pack, Problem};
+use super::dnn::Direction;
 use super::error::Named;
 use super::linear::{Gemm, Product, WORKSPACE};
 use super::lower::{PlanOptions, lower};
@@ -96,7 +96,7 @@ enum Bound {
         name: String,
         chosen: Arc<Chosen>,
         places: [Place; 3],
-        pack: Option<([u64; 4], Desc)>,
+        pack: Pack,
         /// The number of a filter gradient, which runs beside the main stream.
         beside: Option<usize>,
     },
@@ -335,19 +335,14 @@ impl CudaPlan {
                     let [x, w, y] = places.map(|p| self.address(p, io));
                     let workspace =
                         if beside.is_some() { self.gpu.address(&self.beside) } else { workspace };
-                    let key = [x, w, y, workspace];
-                    if pack.as_ref().is_none_or(|(known, _)| *known != key) {
-                        *pack = Some((key, dnn::pack([x, w, y], workspace)?));
-                    }
-                    match (pack, beside.filter(|_| overlap)) {
-                        (Some((_, pack)), Some(number)) => {
-                            self.fork.record(&self.gpu.stream).named("cuEventRecord")?;
-                            self.gpu.side.wait(&self.fork).named("cuStreamWaitEvent")?;
-                            chosen.run_beside(&self.gpu, pack)?;
-                            self.done[number].record(&self.gpu.side).named("cuEventRecord")?;
-                        }
-                        (Some((_, pack)), None) => chosen.run(&self.gpu, pack)?,
-                        (None, _) => {}
+                    let at = [x, w, y, workspace];
+                    if let Some(number) = beside.filter(|_| overlap) {
+                        self.fork.record(&self.gpu.stream).named("cuEventRecord")?;
+                        self.gpu.side.wait(&self.fork).named("cuStreamWaitEvent")?;
+                        chosen.run(&self.gpu, true, at, pack)?;
+                        self.done[number].record(&self.gpu.side).named("cuEventRecord")?;
+                    } else {
+                        chosen.run(&self.gpu, false, at, pack)?;
                     }
                 }
                 Bound::Join(number) => {
@@ -472,10 +467,10 @@ impl<'a> Binder<'a> {
         let small = problem.multiply_adds() < FILLS_THE_GPU;
         let beside = (filter && small).then_some(number);
         if beside.is_some() {
-            self.beside = self.beside.max(chosen.workspace);
+            self.beside = self.beside.max(chosen.workspace());
             self.really_beside.insert(number);
         } else {
-            self.workspace = self.workspace.max(chosen.workspace);
+            self.workspace = self.workspace.max(chosen.workspace());
         }
         let g = &problem.geometry;
         let [height, width, channels] = [g.input[2], g.input[3], g.input[1]];
@@ -483,7 +478,7 @@ impl<'a> Binder<'a> {
             "convolution {:?} {height}x{width}x{channels} -> {} by {}x{} stride {}",
             problem.direction, g.output[1], g.filter[2], g.filter[3], g.stride[0]
         );
-        Ok(Bound::Conv { name, chosen, places, pack: None, beside })
+        Ok(Bound::Conv { name, chosen, places, pack: Pack::default(), beside })
     }
 
     fn kernel(&self, launch: &Launch, beside: Option<usize>) -> Result<Bound, EngineError> {

@@ -1,6 +1,7 @@
 //! The same networks on the CPU and on a GPU: outputs, losses, gradients and running statistics.
 
 mod draws;
+mod own;
 mod setting;
 mod steady;
 
@@ -86,6 +87,7 @@ pub(super) use self::draws::KERNELS;
 /// Compares the noise, every operation and whole networks with the CPU, in every precision.
 pub fn selftest(gpu: &Arc<Gpu>) -> Result<Vec<Check>, EngineError> {
     let mut checks = draws::draws(gpu)?;
+    checks.extend(own::own(gpu)?);
     for precision in [Precision::F32, Precision::Tf32, Precision::Bf16] {
         for case in cases()? {
             checks.extend(compare(gpu, &case, precision)?);

@@ -2,6 +2,7 @@ use std::collections::BTreeSet;
 
 use rayon::prelude::*;
 
+use super::context::HOPPER;
 use super::lower::lower;
 use super::networks::cases;
 use super::nvrtc::{self, source};
@@ -148,8 +149,13 @@ fn every_kernel_compiles_for_ampere_and_hopper() {
     for low in [vec![], vec!["LOW=1"]] {
         variants.insert((crate::augment::CUDA_SOURCE, low));
     }
-    let jobs: Vec<_> =
-        variants.iter().flat_map(|v| ["sm_80", "sm_90"].map(|arch| (v, arch))).collect();
+    let own = super::hopper::tests::examples();
+    let own = own.iter().map(|(source, defines)| {
+        ((*source, defines.iter().map(String::as_str).collect::<Vec<_>>()), HOPPER)
+    });
+    let both =
+        |v: &(&'static str, Vec<&'static str>)| ["sm_80", "sm_90"].map(|arch| (v.clone(), arch));
+    let jobs: Vec<_> = variants.iter().flat_map(both).chain(own).collect();
     eprintln!("NVRTC {major}.{minor}: {} variants", jobs.len());
     jobs.par_iter().for_each(|((source, defines), arch)| {
         let code = nvrtc::compile(source, defines, arch);

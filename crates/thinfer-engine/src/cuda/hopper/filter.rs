@@ -1,0 +1,230 @@
+//! Filter gradients (`kernels/filter.cu`).
+
+use cudarc::driver::{CudaFunction, CudaStream, LaunchConfig, PushKernelArg};
+
+use super::{ALIGNED, MEMORY, Map, allow_memory, together};
+use crate::cuda::context::Value;
+use crate::cuda::dnn::Geometry;
+use crate::cuda::error::Named;
+use crate::error::EngineError;
+
+/// Input channels of a tile, of which the kernel knows these.
+const TILES: [usize; 4] = [80, 64, 48, 32];
+/// Output channels of a tile.
+const OUT: usize = 64;
+/// Pixels that are fetched together, or fewer.
+const PIXELS: usize = 128;
+/// Into how many stages what is on its way and being multiplied is cut at most.
+const STAGES: usize = 6;
+/// Threads of a block, of which all but the last 128 multiply.
+const THREADS: u32 = 512;
+/// Threads of a block that adds up.
+const SUMMERS: usize = 256;
+/// Inputs below which most of a tile would be empty.
+const LEAST: usize = 24;
+/// Tiles may compute this many times the least number of channels to be worth measuring.
+const WASTE: f64 = 1.25;
+/// How many tiles are.
+const CANDIDATES: usize = 2;
+/// What a block does besides its chunks, in chunks, and how many bytes of sums take as long as one of a full
+/// tile.
+const BESIDES: f64 = 4.0;
+const SUMMED: f64 = 4e6;
+
+/// How a filter gradient is cut into blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Cut {
+    /// Input channels of a tile.
+    pub(super) inputs: usize,
+    /// Columns, rows and images of a chunk of pixels.
+    width: usize,
+    rows: usize,
+    images: usize,
+    stages: usize,
+    /// Blocks that share the pixels of a tile.
+    splits: usize,
+}
+
+impl Cut {
+    /// Those worth measuring, the likeliest first.
+    pub(super) fn all(geometry: &Geometry, multiprocessors: usize) -> Vec<Cut> {
+        let channels = geometry.filter[1];
+        if channels < LEAST {
+            return Vec::new();
+        }
+        let padded = |tile: &usize| channels.next_multiple_of(*tile);
+        let mut tiles = TILES.to_vec();
+        tiles.sort_by_key(padded);
+        let most = WASTE * padded(&tiles[0]) as f64;
+        tiles.retain(|tile| padded(tile) as f64 <= most);
+        let cut = |tile: usize| Cut::new(geometry, tile, multiprocessors);
+        tiles.into_iter().take(CANDIDATES).filter_map(cut).collect()
+    }
+
+    fn new(geometry: &Geometry, inputs: usize, multiprocessors: usize) -> Option<Cut> {
+        let [all, _, height, width] = geometry.output;
+        // Eight pixels in a row are read together, and sixteen at a time.
+        let width = width.next_multiple_of(8);
+        let rows = (PIXELS / width).clamp(1, height);
+        let images = (PIXELS / (width * rows)).clamp(1, all);
+        let images = if (rows * images * width).is_multiple_of(16) { images } else { images + 1 };
+        let mut cut = Cut { inputs, width, rows, images, stages: 0, splits: 1 };
+        cut.stages = (MEMORY / cut.stage_bytes()).min(STAGES);
+        cut.splits = cut.best_splits(geometry, multiprocessors);
+        // With fewer, fetching and multiplying would take turns. A box has at most 256 pixels a side.
+        (cut.stages >= 3 && width + 2 <= 256).then_some(cut)
+    }
+
+    fn tiles(&self, geometry: &Geometry) -> usize {
+        let [outputs, inputs, ..] = geometry.filter;
+        outputs.div_ceil(OUT) * inputs.div_ceil(self.inputs)
+    }
+
+    fn chunks(&self, geometry: &Geometry) -> usize {
+        let [images, _, height, _] = geometry.output;
+        images.div_ceil(self.images) * height.div_ceil(self.rows)
+    }
+
+    /// Few blocks leave multiprocessors without work, many have much to add up.
+    fn best_splits(&self, geometry: &Geometry, multiprocessors: usize) -> usize {
+        let (tiles, chunks) = (self.tiles(geometry), self.chunks(geometry));
+        let tile = (OUT * TILES[0]) as f64 / (OUT * self.inputs) as f64;
+        let sums = geometry.filter.iter().product::<usize>() as f64 * 4.0 / SUMMED * tile;
+        let cost = |splits: usize| {
+            let waves = (tiles * splits).div_ceil(multiprocessors) as f64;
+            waves * (chunks.div_ceil(splits) as f64 + BESIDES) + splits as f64 * sums
+        };
+        let all = 1..=chunks.min(2 * multiprocessors);
+        all.min_by(|a, b| cost(*a).total_cmp(&cost(*b))).unwrap_or(1)
+    }
+
+    fn stage_bytes(&self) -> usize {
+        let whole = |bytes: usize| bytes.next_multiple_of(ALIGNED);
+        let outputs = self.images * self.rows * self.width * 2 * OUT;
+        let inputs = self.images * (self.rows + 2) * (self.width + 2) * together(self.inputs);
+        whole(outputs) + 2 * self.inputs / together(self.inputs) * whole(inputs)
+    }
+
+    /// What the kernel is compiled with.
+    pub(super) fn defines(&self) -> Vec<String> {
+        let Cut { inputs, width, rows, images, stages, .. } = self;
+        vec![
+            format!("IN={inputs}"),
+            format!("WIDTH={width}"),
+            format!("ROWS={rows}"),
+            format!("IMAGES={images}"),
+            format!("STAGES={stages}"),
+        ]
+    }
+
+    /// Bytes of sums of all blocks.
+    fn workspace(&self, geometry: &Geometry) -> usize {
+        self.splits * geometry.filter.iter().product::<usize>() * 4
+    }
+}
+
+/// A filter gradient ready to run.
+pub(crate) struct Filter {
+    parts: CudaFunction,
+    sum: CudaFunction,
+    geometry: Geometry,
+    cut: Cut,
+}
+
+impl Filter {
+    pub(super) fn new(
+        function: impl Fn(&str) -> Result<CudaFunction, EngineError>,
+        geometry: Geometry,
+        cut: Cut,
+    ) -> Result<Self, EngineError> {
+        let (parts, sum) = (function("filter_parts")?, function("filter_sum")?);
+        allow_memory(&parts, cut.stages * cut.stage_bytes())?;
+        Ok(Self { parts, sum, geometry, cut })
+    }
+
+    /// Bytes that a run needs besides its tensors.
+    pub(super) fn workspace(&self) -> usize {
+        self.cut.workspace(&self.geometry)
+    }
+
+    /// Puts it on a stream, for input, filter gradient, output gradient and workspace at these addresses.
+    pub(super) fn run(
+        &self,
+        stream: &CudaStream,
+        [x, dw, dy, workspace]: [u64; 4],
+    ) -> Result<(), EngineError> {
+        let (g, cut) = (&self.geometry, &self.cut);
+        let Cut { width, rows, images, splits, .. } = *cut;
+        let x = Map::pixels(x, g.input, together(cut.inputs), [width + 2, rows + 2, images])?;
+        let dy = Map::pixels(dy, g.output, 2 * OUT, [width, rows, images])?;
+        let [outputs, inputs, ..] = g.filter;
+        let shape = [g.output[0], g.output[2], inputs, outputs, splits];
+        let shape = Value::Words(shape.map(|size| size as u32).to_vec()).slot();
+        let partial = Value::At(workspace).slot();
+        let config = LaunchConfig {
+            grid_dim: ((cut.tiles(g) * splits) as u32, 1, 1),
+            block_dim: (THREADS, 1, 1),
+            shared_mem_bytes: (cut.stages * cut.stage_bytes()) as u32,
+        };
+        let mut parts = stream.launch_builder(&self.parts);
+        parts.arg(&x).arg(&dy).arg(&partial).arg(&shape);
+        // SAFETY: these are the arguments of `filter_parts`, and the workspace has room for its sums.
+        unsafe { parts.launch(config) }.named("filter_parts")?;
+        let quads = outputs * 9 * inputs / 4;
+        // Few splits are added by one thread; for many there would be too few threads.
+        let shares = (splits / 4).next_power_of_two().min(8);
+        let config = LaunchConfig {
+            grid_dim: (quads.div_ceil(SUMMERS / shares) as u32, 1, 1),
+            block_dim: (SUMMERS as u32, 1, 1),
+            shared_mem_bytes: 0,
+        };
+        let to = Value::At(dw).slot();
+        let [quads, splits, shares] =
+            [quads, splits, shares].map(|value| Value::U32(value as u32).slot());
+        let mut sum = stream.launch_builder(&self.sum);
+        sum.arg(&partial).arg(&to).arg(&quads).arg(&splits).arg(&shares);
+        // SAFETY: these are the arguments of `filter_sum`, and the gradient has that many numbers.
+        unsafe { sum.launch(config) }.named("filter_sum")?;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::geometry;
+    use super::*;
+
+    #[test]
+    fn cuts_cover_all_pixels_and_fit_into_memory() {
+        for side in [1, 4, 5, 7, 8, 13, 14, 16, 28, 32, 33, 56, 112] {
+            for batch in [1, 3, 64, 128] {
+                for inputs in TILES {
+                    let g = geometry(batch, 160, 96, side);
+                    let Some(cut) = Cut::new(&g, inputs, 132) else {
+                        // Long rows, two images of them, and pixels that are mostly border are too much for
+                        // three stages.
+                        assert!([1, 33, 112].contains(&side), "{side} {inputs}");
+                        continue;
+                    };
+                    let pixels = cut.images * cut.rows * cut.width;
+                    assert!(pixels.is_multiple_of(16) && cut.width >= side, "{cut:?}");
+                    assert!(cut.chunks(&g) * pixels >= batch * side * side, "{cut:?}");
+                    assert!(cut.stages * cut.stage_bytes() <= MEMORY, "{cut:?}");
+                    assert!((1..=cut.chunks(&g)).contains(&cut.splits), "{cut:?}");
+                }
+            }
+        }
+    }
+
+    /// A wide network at batch 128 fills the device, and no block has much more to do than another.
+    #[test]
+    fn blocks_are_about_as_many_as_multiprocessors_or_more() {
+        for (channels, side) in [(160, 32), (320, 16), (640, 8)] {
+            let g = geometry(128, channels, channels, side);
+            let cut = Cut::new(&g, 80, 132).unwrap();
+            let blocks = cut.tiles(&g) * cut.splits;
+            let waves = blocks.div_ceil(132);
+            assert!(blocks as f64 > 0.85 * (waves * 132) as f64, "{cut:?}: {blocks}");
+        }
+    }
+}

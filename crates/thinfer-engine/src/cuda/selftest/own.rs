@@ -1,0 +1,155 @@
+//! Convolutions by kernels of our own: whatever a plan would choose, every cut is compared.
+
+use super::setting::encode;
+use super::{Check, worst};
+use crate::cuda::Precision;
+use crate::cuda::context::Gpu;
+use crate::cuda::conv::Problem;
+use crate::cuda::dnn::{Direction, Geometry};
+use crate::cuda::hopper::{Cut, Own};
+use crate::error::EngineError;
+use crate::noise::{Key, Stream};
+
+/// Batch, height, width, inputs and outputs: one image and many, sides of no multiple of eight, tiles that
+/// reach beyond the channels, and shapes of real networks.
+const CASES: [[usize; 5]; 13] = [
+    [1, 1, 1, 32, 16],
+    [1, 5, 7, 24, 8],
+    [3, 13, 9, 40, 72],
+    [5, 4, 4, 64, 64],
+    [11, 8, 8, 96, 32],
+    [2, 14, 14, 64, 64],
+    [2, 16, 16, 80, 160],
+    [3, 32, 32, 48, 40],
+    [1, 56, 56, 32, 64],
+    [1, 8, 8, 8, 24],
+    [5, 16, 8, 64, 64],
+    [2, 32, 16, 56, 64],
+    [2, 32, 32, 16, 72],
+];
+
+/// The result is rounded to bf16, half a unit of 2⁻⁸; sums are f32 in another order.
+const LIMIT: f64 = 4e-3;
+
+/// All checks; none where the device is no Hopper.
+pub(super) fn own(gpu: &Gpu) -> Result<Vec<Check>, EngineError> {
+    let mut checks = Vec::new();
+    for [batch, height, width, inputs, outputs] in CASES {
+        let geometry = Geometry {
+            input: [batch, inputs, height, width],
+            filter: [outputs, inputs, 3, 3],
+            output: [batch, outputs, height, width],
+            stride: [1, 1],
+            padding: [1, 1],
+        };
+        for direction in [Direction::Forward, Direction::Data, Direction::Filter] {
+            let (precision, deterministic, hasty) = (Precision::Bf16, true, false);
+            let problem = Problem { direction, geometry, precision, deterministic, hasty };
+            let cuts = Cut::all(&problem, gpu);
+            if cuts.is_empty() {
+                continue;
+            }
+            let tensors = Tensors::new(&geometry);
+            let want = tensors.on_cpu(&geometry, direction);
+            for cut in cuts {
+                let shape = format!("{batch} of {height}x{width}, {inputs} to {outputs}");
+                let tiles = cut.channels();
+                let name = format!("convolution {direction:?} of {shape} in tiles of {tiles}");
+                let (first, second) = tensors.on_gpu(gpu, &geometry, direction, cut)?;
+                let apart = if first == second { worst(&first, &want, 0.0) } else { f64::INFINITY };
+                checks.push(Check::new(name, Precision::Bf16, apart, LIMIT));
+            }
+        }
+    }
+    Ok(checks)
+}
+
+/// Input, filter and output, or gradients in their place.
+struct Tensors([Vec<f32>; 3]);
+
+/// Which of them a pass writes.
+fn written(direction: Direction) -> usize {
+    match direction {
+        Direction::Data => 0,
+        Direction::Filter => 1,
+        Direction::Forward => 2,
+    }
+}
+
+impl Tensors {
+    /// Random numbers that bf16 has.
+    fn new(geometry: &Geometry) -> Self {
+        let numbers = |seed: u64, size: [usize; 4]| {
+            let mut values = vec![0.0; size.iter().product()];
+            Key::new(seed, 0, Stream::Inputs).normals(0, 0, &mut values);
+            values.iter_mut().for_each(|v| *v = f32::from_bits(v.to_bits() & 0xffff_0000));
+            values
+        };
+        Self([numbers(1, geometry.input), numbers(2, geometry.filter), numbers(3, geometry.output)])
+    }
+
+    /// By the definition, one product after the other.
+    fn on_cpu(&self, geometry: &Geometry, direction: Direction) -> Vec<f32> {
+        let Self([x, w, y]) = self;
+        let [images, inputs, height, width] = geometry.input;
+        let outputs = geometry.output[1];
+        let mut result = vec![0f64; self.0[written(direction)].len()];
+        for at in 0..images * height * width {
+            let (row, column) = (at / width % height, at % width);
+            for tap in 0..9 {
+                let (up, left) = (row + tap / 3, column + tap % 3);
+                if up < 1 || up > height || left < 1 || left > width {
+                    continue;
+                }
+                let from = at + (tap / 3) * width + tap % 3 - width - 1;
+                for o in 0..outputs {
+                    let (y_at, w_at, x_at) =
+                        (at * outputs + o, (o * 9 + tap) * inputs, from * inputs);
+                    for i in 0..inputs {
+                        let (x, w, y) = (x[x_at + i], w[w_at + i], y[y_at]);
+                        let (to, a, b) = match direction {
+                            Direction::Forward => (y_at, x, w),
+                            Direction::Data => (x_at + i, y, w),
+                            Direction::Filter => (w_at + i, y, x),
+                        };
+                        result[to] += f64::from(a) * f64::from(b);
+                    }
+                }
+            }
+        }
+        result.into_iter().map(|v| v as f32).collect()
+    }
+
+    /// Twice: the bits must be the same.
+    fn on_gpu(
+        &self,
+        gpu: &Gpu,
+        geometry: &Geometry,
+        direction: Direction,
+        cut: Cut,
+    ) -> Result<(Vec<f32>, Vec<f32>), EngineError> {
+        let own = Own::new(gpu, *geometry, cut)?;
+        let workspace = gpu.zeros::<u8>(own.workspace().max(1))?;
+        let once = || -> Result<Vec<f32>, EngineError> {
+            let mut places = [0, 0, 0, gpu.address(&workspace)];
+            let mut buffers = Vec::new();
+            for (at, values) in self.0.iter().enumerate() {
+                // Poisoned, so that an element which is not written shows.
+                let poison = || vec![0xff; 2 * values.len()];
+                let bytes = if at == written(direction) {
+                    poison()
+                } else {
+                    encode(values, Precision::Bf16)
+                };
+                buffers.push(gpu.upload(&bytes)?);
+                places[at] = gpu.address(&buffers[at]);
+            }
+            own.run(&gpu.stream, places)?;
+            gpu.wait()?;
+            let bytes = gpu.download(&buffers[written(direction)])?;
+            let wide = |b: &[u8]| f32::from_bits(u32::from(u16::from_le_bytes([b[0], b[1]])) << 16);
+            Ok(bytes.chunks_exact(2).map(wide).collect())
+        };
+        Ok((once()?, once()?))
+    }
+}
