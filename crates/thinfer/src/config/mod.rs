@@ -16,6 +16,7 @@ use thinfer_engine::Law;
 use thinfer_engine::cuda::Precision;
 use toml::{Table, Value};
 
+use crate::data::check_holdout;
 use crate::data::simulate::{Example, Variant};
 use crate::error::{Error, Result};
 use crate::methods::em_mcmc::{AfterFreeze, Cadence};
@@ -441,6 +442,7 @@ impl Config {
                     return refuse(key, "is missing; data.kind = \"table\" needs it".into());
                 }
             }
+            check_holdout("data.holdout", self.data.holdout)?;
         }
         if self.data.kind.is_images()
             && let Some(problem) = name_problem(&self.model.name, &["mlp"])

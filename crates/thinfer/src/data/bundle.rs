@@ -17,6 +17,13 @@ use crate::error::{Error, Result};
 /// Rows that a table must have at least.
 const FEWEST_ROWS: usize = 10;
 
+/// The largest share of a table's rows that is held out to test on: as many again are there to choose
+/// with, and the rest is learned from.
+const LARGEST_HOLDOUT: f64 = 1.0 / 3.0;
+
+/// Rows that are held out at least.
+const FEWEST_HELD_OUT: usize = 2;
+
 /// Data to train on, with what is known about it.
 #[derive(Clone, Debug)]
 pub struct Bundle {
@@ -122,7 +129,7 @@ impl Bundle {
     }
 
     /// Splits a table into parts and encodes it. What is learned about the columns (means, levels)
-    /// is learned from the training part alone.
+    /// is learned from the training part alone. At most a third can be held out.
     pub fn from_table(
         table: &Table,
         target: &str,
@@ -130,6 +137,7 @@ impl Bundle {
         holdout: f64,
         seed: u64,
     ) -> Result<Self> {
+        check_holdout("data.holdout", holdout)?;
         let task = match task {
             TaskChoice::Auto => infer_task(table, target)?,
             TaskChoice::Regression => Task::Regression,
@@ -137,7 +145,7 @@ impl Bundle {
         };
         let missing = table.missing();
         let usable = table.complete_rows();
-        let notes = missing_notes(&missing, usable.len());
+        let mut notes = missing_notes(&missing, usable.len());
         if usable.len() < FEWEST_ROWS {
             let mut problem = format!(
                 "has {} usable rows of {}, but at least {FEWEST_ROWS} are needed; ",
@@ -155,7 +163,14 @@ impl Bundle {
         // rows, so that one that is rare cannot be unknown to the training part.
         let (whole, _) = learn_target(table, target, task, &usable)?;
         let order = Key::new(seed, 0, Stream::Split).permutation(0, usable.len());
-        let count = ((usable.len() as f64 * holdout).round() as usize).clamp(2, usable.len() / 3);
+        let asked = (usable.len() as f64 * holdout).round() as usize;
+        let count = asked.clamp(FEWEST_HELD_OUT, usable.len() / 3);
+        if asked < count {
+            notes.push(format!(
+                "{holdout} of {} rows would be {asked}, so {count} rows are held out to test on, and {count} to choose with",
+                usable.len()
+            ));
+        }
         let mut parts: Vec<Vec<u32>> = [0..count, count..2 * count, 2 * count..usable.len()]
             .into_iter()
             .map(|range| order[range].iter().map(|&i| usable[i as usize]).collect())
@@ -241,6 +256,17 @@ impl Bundle {
     }
 }
 
+/// Refuses a share that cannot be held out of a table, under the name that it was given by.
+pub(crate) fn check_holdout(name: &str, share: f64) -> Result<()> {
+    if share > 0.0 && share <= LARGEST_HOLDOUT {
+        return Ok(());
+    }
+    let problem = format!(
+        "is {share}, but must be above 0 and at most 1/3: as many rows again are kept to choose with, and the rest is learned from"
+    );
+    Err(Error::config(name, problem))
+}
+
 fn fingerprint(parts: &[&Dataset]) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
     for part in parts {
@@ -267,4 +293,38 @@ fn missing_notes(missing: &super::table::MissingReport, usable: usize) -> Vec<St
         ));
     }
     notes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::table::{Column, Values};
+    use super::*;
+
+    fn split(rows: u32, holdout: f64) -> Result<Bundle> {
+        let column = |name: &str, of: fn(f64) -> f64| Column {
+            name: name.into(),
+            values: Values::Number((0..rows).map(|row| of(f64::from(row))).collect()),
+        };
+        let columns = vec![column("x", |r| r), column("y", |r| (0.7 * r).sin())];
+        let table = Table { path: "t.csv".into(), columns };
+        Bundle::from_table(&table, "y", TaskChoice::Auto, holdout, 1)
+    }
+
+    #[test]
+    fn the_share_that_is_held_out_is_the_one_asked_for_or_told() {
+        for (holdout, held_out) in [(0.2, 20), (1.0 / 3.0, 33), (0.02, 2)] {
+            let data = split(100, holdout).unwrap();
+            let parts = [&data.test, &data.validation, &data.train].map(Dataset::rows);
+            assert_eq!(parts, [held_out, held_out, 100 - 2 * held_out], "{holdout}");
+            assert_eq!(data.notes, [""; 0], "{holdout}");
+        }
+        let few = split(100, 0.001).unwrap();
+        assert_eq!((few.test.rows(), few.notes.len()), (2, 1));
+        assert!(few.notes[0].contains("0.001 of 100 rows would be 0, so 2"), "{}", few.notes[0]);
+        for holdout in [0.0, 0.34, 0.5, f64::NAN] {
+            let error = split(100, holdout).unwrap_err();
+            assert_eq!(error.exit_code(), 2);
+            assert!(error.to_string().starts_with("`data.holdout`: is "), "{error}");
+        }
+    }
 }
