@@ -80,8 +80,7 @@ impl From<CompareArg> for Selector {
 pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<()> {
     let chosen = args.device.choose()?;
     if let Some(out) = &args.out {
-        output::check_free(out, args.force)?;
-        output::check_folder(out)?;
+        output::check(out, args.force)?;
     }
     let options = Options {
         task: match args.task {

@@ -44,7 +44,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<()> {
     if let Some(out) = &args.out {
-        output::check_free(out, args.force)?;
+        output::check(out, args.force)?;
     }
     args.shares.iter().try_for_each(|share| check("--shares", *share))?;
     check("--share", args.share)?;

@@ -135,3 +135,37 @@ fn a_reader_that_goes_away_is_no_failure() {
     assert!(outcome.status.success());
     assert_eq!(String::from_utf8(outcome.stderr).unwrap(), "");
 }
+
+/// What keeps a result from being written is told before the work, so that nothing is printed or left.
+#[test]
+fn a_place_for_the_result_that_does_not_work_is_refused_before_the_work() {
+    let workspace = Workspace::trained();
+    workspace.write("rows.csv", "x1,x2,x3,x4,x5,x6,x7,x8\n1,2,3,4,5,6,7,8\n");
+    workspace.write("there", "mine");
+    // None of these runs is there, and none is looked for before the place of the result is right.
+    let commands: [&[&str]; 9] = [
+        &["compare", "a", "b"],
+        &["eval", "a"],
+        &["export", "a"],
+        &["predict", "a", "rows.csv"],
+        &["report", "a"],
+        &["select", "a.csv", "--target", "y"],
+        &["selftest"],
+        &["shrink", "a"],
+        &["subnetwork", "a"],
+    ];
+    for command in commands {
+        let refused = |out: &[&str]| workspace.fails(2, &[command, out].concat());
+        let text = refused(&["--out", "nowhere/result"]);
+        assert!(text.contains("nowhere is no folder; make it"), "{command:?}: {text}");
+        let text = refused(&["--out", "there"]);
+        assert!(text.contains("there already exists"), "{command:?}: {text}");
+        let text = refused(&["--out", "runs", "--force"]);
+        assert!(text.contains("runs is a folder; give the name of a file"), "{command:?}: {text}");
+    }
+    assert_eq!(fs::read_to_string(workspace.path("there")).unwrap(), "mine");
+    let text = workspace.fails(1, &["predict", "runs/tiny", "rows.csv", "--out", "p.xlsx"]);
+    assert!(text.contains("`.xlsx` files are not supported"), "{text}");
+    let text = workspace.fails(1, &["predict", "runs/tiny", "absent.csv", "--out", "p.xlsx"]);
+    assert!(text.contains("p.xlsx"), "before the table is read: {text}");
+}

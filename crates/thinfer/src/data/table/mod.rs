@@ -253,6 +253,11 @@ impl Table {
     }
 }
 
+/// Refuses a file whose ending says of no kind of table that can be written.
+pub fn check_extension(path: &Path) -> Result<()> {
+    Format::of(path).map(drop)
+}
+
 const SUPPORTED: &str = ".csv, .tsv, .parquet or .pq";
 
 /// What a file holds, by its extension.
