@@ -7,12 +7,16 @@ use serde::{Deserialize, Serialize};
 use thinfer_engine::Dataset;
 use thinfer_engine::noise::{Key, Stream};
 
+use super::hints::{could_be_classes, could_be_numbers};
 use super::simulate::{Example, Part, Variant};
 use super::table::{
     Encoding, Notes, Table, Target, Task, available_memory, check_memory, infer_task, learn_target,
 };
 use crate::config::{Config, DataConfig, TaskChoice};
 use crate::error::{Error, Result};
+
+#[cfg(test)]
+mod tests;
 
 /// Rows that a table must have at least.
 const FEWEST_ROWS: usize = 10;
@@ -84,7 +88,10 @@ impl Bundle {
         let path = data.path.as_deref().unwrap_or_default();
         let target = data.target.as_deref().unwrap_or_default();
         let table = Table::read(Path::new(path))?;
-        Self::from_table(&table, target, data.task, data.holdout, config.seed)
+        let mut bundle = Self::from_table(&table, target, data.task, data.holdout, config.seed)
+            .map_err(of_a_file)?;
+        bundle.notes.iter_mut().for_each(|note| *note = keys_for_options(note));
+        Ok(bundle)
     }
 
     fn simulated(example: Example, data: &DataConfig, seed: u64) -> Result<Self> {
@@ -138,7 +145,8 @@ impl Bundle {
         seed: u64,
     ) -> Result<Self> {
         check_holdout("data.holdout", holdout)?;
-        let task = match task {
+        let given = task;
+        let task = match given {
             TaskChoice::Auto => infer_task(table, target)?,
             TaskChoice::Regression => Task::Regression,
             TaskChoice::Classification => Task::Classification,
@@ -146,6 +154,10 @@ impl Bundle {
         let missing = table.missing();
         let usable = table.complete_rows();
         let mut notes = missing_notes(&missing, usable.len());
+        if given == TaskChoice::Auto && task == Task::Regression {
+            notes.extend(could_be_classes(table, target));
+        }
+        notes.extend(could_be_numbers(table));
         if usable.len() < FEWEST_ROWS {
             let mut problem = format!(
                 "has {} usable rows of {}, but at least {FEWEST_ROWS} are needed; ",
@@ -256,6 +268,23 @@ impl Bundle {
     }
 }
 
+/// The keys of a configuration in the place of the options that advice names.
+fn keys_for_options(text: &str) -> String {
+    text.replace("--target", "data.target").replace("--task ", "data.task = ")
+}
+
+/// The same for errors.
+fn of_a_file(error: Error) -> Error {
+    match error {
+        Error::Config { key, problem } => {
+            Error::config(keys_for_options(&key), keys_for_options(&problem))
+        }
+        Error::Table { path, problem } => Error::table(&path, keys_for_options(&problem)),
+        Error::Data(problem) => Error::Data(keys_for_options(&problem)),
+        other => other,
+    }
+}
+
 /// Refuses a share that cannot be held out of a table, under the name that it was given by.
 pub(crate) fn check_holdout(name: &str, share: f64) -> Result<()> {
     if share > 0.0 && share <= LARGEST_HOLDOUT {
@@ -286,45 +315,12 @@ fn missing_notes(missing: &super::table::MissingReport, usable: usize) -> Vec<St
         let first: Vec<String> =
             missing.first.iter().map(|(row, name)| format!("row {row} {name}")).collect();
         notes.push(format!(
-            "{} rows with missing values are not used, {usable} rows remain; by column: {}; first: {}",
-            missing.rows,
+            "{} with missing values {} not used, {usable} remain; by column: {}; first: {}",
+            if missing.rows == 1 { "1 row".to_owned() } else { format!("{} rows", missing.rows) },
+            if missing.rows == 1 { "is" } else { "are" },
             columns.join(", "),
             first.join(", ")
         ));
     }
     notes
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::table::{Column, Values};
-    use super::*;
-
-    fn split(rows: u32, holdout: f64) -> Result<Bundle> {
-        let column = |name: &str, of: fn(f64) -> f64| Column {
-            name: name.into(),
-            values: Values::Number((0..rows).map(|row| of(f64::from(row))).collect()),
-        };
-        let columns = vec![column("x", |r| r), column("y", |r| (0.7 * r).sin())];
-        let table = Table { path: "t.csv".into(), columns };
-        Bundle::from_table(&table, "y", TaskChoice::Auto, holdout, 1)
-    }
-
-    #[test]
-    fn the_share_that_is_held_out_is_the_one_asked_for_or_told() {
-        for (holdout, held_out) in [(0.2, 20), (1.0 / 3.0, 33), (0.02, 2)] {
-            let data = split(100, holdout).unwrap();
-            let parts = [&data.test, &data.validation, &data.train].map(Dataset::rows);
-            assert_eq!(parts, [held_out, held_out, 100 - 2 * held_out], "{holdout}");
-            assert_eq!(data.notes, [""; 0], "{holdout}");
-        }
-        let few = split(100, 0.001).unwrap();
-        assert_eq!((few.test.rows(), few.notes.len()), (2, 1));
-        assert!(few.notes[0].contains("0.001 of 100 rows would be 0, so 2"), "{}", few.notes[0]);
-        for holdout in [0.0, 0.34, 0.5, f64::NAN] {
-            let error = split(100, holdout).unwrap_err();
-            assert_eq!(error.exit_code(), 2);
-            assert!(error.to_string().starts_with("`data.holdout`: is "), "{error}");
-        }
-    }
 }

@@ -1,6 +1,7 @@
 //! Data: simulated examples, tables and images.
 
 mod bundle;
+mod hints;
 pub mod images;
 pub mod simulate;
 pub mod table;
