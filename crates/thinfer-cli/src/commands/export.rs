@@ -24,7 +24,7 @@ pub(crate) struct Args {
     #[arg(long, value_enum, default_value_t, hide_possible_values = true)]
     format: FormatName,
     /// all, last, or a number from 0
-    #[arg(long, value_name = "WHICH", default_value = "all")]
+    #[arg(long, value_name = "WHICH", default_value = "all", allow_negative_numbers = true)]
     sample: Samples,
     /// Make batch norms part of the layers before them
     #[arg(long)]

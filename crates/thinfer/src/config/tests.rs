@@ -37,6 +37,15 @@ fn wrong_types_and_ranges_say_what_is_allowed() {
     assert!(problem("", &["seed=-1"]).contains("whole number from 0 on"));
     assert!(problem("", &["model.hidden=[5, 0]"]).contains("list of whole numbers from 1"));
     assert!(problem("", &["train.epochs"]).contains("key=value"));
+    assert!(problem("", &["=5"]).starts_with("`--set =5`: is not of the form key=value"));
+    assert!(problem("", &[" "]).starts_with("`--set`: is not of the form key=value"));
+    for text in ["data = 3", "[[data]]\nkind = \"table\""] {
+        let told = problem(text, &[]);
+        assert!(
+            told.starts_with("`data`: is a table of settings") && told.contains("`data."),
+            "{told}"
+        );
+    }
 }
 
 #[test]
