@@ -174,6 +174,16 @@ mod tests {
             )
         );
         assert!(chosen.passed_over.is_some_and(|text| text.ends_with(&asked.to_string())));
+        // A GPU that would do is named where the first one does not.
+        let libraries = report.libraries[..1].to_vec();
+        let old = Gpu { index: 0, name: "Old".into(), capability: (7, 0), memory: 1 << 34 };
+        let good = Gpu { index: 1, ..report.devices[0].clone() };
+        let mixed = Report { libraries, devices: vec![old, good], ..Report::default() };
+        let chosen = default_device(&mixed);
+        assert_eq!(chosen.device, Device::Cpu);
+        let told = chosen.passed_over.unwrap_or_default();
+        assert!(told.starts_with("cuda:0 (Old) is not used: "), "{told}");
+        assert!(told.contains("use `--device cuda:1` (NVIDIA H200)"), "{told}");
         report.libraries.pop();
         assert_eq!(default_device(&report).to_string(), "cuda:0 (NVIDIA H200)");
         assert_eq!(default_device(&report).passed_over, None);

@@ -103,6 +103,13 @@ impl Error {
     pub fn file(action: &'static str, path: &Path, source: std::io::Error) -> Self {
         let advice = match source.kind() {
             std::io::ErrorKind::NotFound => "Check the path",
+            std::io::ErrorKind::IsADirectory => "Give the path of a file, not of a folder",
+            std::io::ErrorKind::NotADirectory | std::io::ErrorKind::AlreadyExists => {
+                "A file is where a folder should be; choose another place"
+            }
+            std::io::ErrorKind::PermissionDenied if action == "read" => {
+                "Ask for the right to read it, or give another path"
+            }
             std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem => {
                 "Choose a folder you may write to with --out"
             }
@@ -146,6 +153,23 @@ impl Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_advice_fits_what_happened() {
+        use std::io::ErrorKind;
+        let advice =
+            |action, kind: ErrorKind| Error::file(action, Path::new("a"), kind.into()).to_string();
+        for (action, kind, end) in [
+            ("read", ErrorKind::IsADirectory, "not of a folder"),
+            ("create", ErrorKind::AlreadyExists, "choose another place"),
+            ("create", ErrorKind::NotADirectory, "choose another place"),
+            ("read", ErrorKind::PermissionDenied, "give another path"),
+            ("write", ErrorKind::PermissionDenied, "with --out"),
+        ] {
+            let text = advice(action, kind);
+            assert!(text.ends_with(end), "{text}");
+        }
+    }
 
     #[test]
     fn only_training_can_go_on_after_a_full_disk() {

@@ -18,7 +18,7 @@ use self::claim::claim;
 use self::remove::remove_run;
 pub use self::remove::remove_samples;
 use self::resume::{check_data, check_settings};
-use crate::config::Config;
+use crate::config::{Config, FORMAT};
 use crate::data::images::Broken;
 use crate::data::table::{available_memory, check_memory};
 use crate::data::{Bundle, ImageData, Schema};
@@ -489,12 +489,34 @@ pub fn read_info(folder: &Path) -> Result<RunInfo> {
             Error::file("read", &path, source)
         }
     })?;
+    let (ours, advice) = (env!("CARGO_PKG_VERSION"), "or train again with --force");
+    if let Ok(Origin { thinfer, config }) = serde_json::from_str(&text)
+        && config.format != FORMAT
+    {
+        let problem = format!(
+            "was written by thinfer {thinfer} in format {}, but this is thinfer {ours}, which reads format {FORMAT}; use that version, {advice}",
+            config.format
+        );
+        return Err(Error::store(&path, problem));
+    }
     serde_json::from_str(&text).map_err(|e| {
-        Error::store(
-            &path,
-            format!("cannot be read: {e}; it may come from another version of thinfer"),
-        )
+        let problem = format!(
+            "cannot be read by thinfer {ours}: {e}; it is damaged or from another version. Put back a copy, use that version, {advice}"
+        );
+        Error::store(&path, problem)
     })
+}
+
+/// What every version of `run.json` says of where it comes from.
+#[derive(Deserialize)]
+struct Origin {
+    thinfer: String,
+    config: OriginConfig,
+}
+
+#[derive(Deserialize)]
+struct OriginConfig {
+    format: i64,
 }
 
 fn to_json<T: Serialize>(value: &T) -> Result<Vec<u8>> {

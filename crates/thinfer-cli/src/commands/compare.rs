@@ -32,7 +32,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<()> {
-    output::check_free(&args.out, args.force)?;
+    output::check(&args.out, args.force)?;
     let chosen = args.device.choose()?;
     // A pattern of the shell also finds the results that `reproduce` writes beside its folders.
     let result = |path: &&PathBuf| path.is_file() && path.with_extension("").is_dir();

@@ -1,6 +1,7 @@
 use std::path::PathBuf;
 
 use serde_json::json;
+use thinfer::Error;
 use thinfer::data::Images;
 use thinfer::images::foreign_images;
 use thinfer::run::RunInfo;
@@ -37,7 +38,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<()> {
     if let Some(out) = &args.out {
-        output::check_free(out, args.force)?;
+        output::check(out, args.force)?;
     }
     let chosen = args.device.choose()?;
     let run = run_folder::open(&args.run, context)?;
@@ -60,6 +61,10 @@ impl Args {
     /// The other images that were asked for, by name.
     fn foreign(&self, info: &RunInfo, context: &Context) -> anyhow::Result<Vec<(String, Images)>> {
         let mut all = Vec::new();
+        if !self.ood.is_empty() && info.images().is_err() {
+            let problem = "compares images, but the run was trained on a table; leave it out";
+            return Err(Error::config("--ood", problem).into());
+        }
         for text in &self.ood {
             let found = foreign_images(text, &info.config, info.images()?.shape)?;
             found.notes.iter().for_each(|note| context.notice(note));

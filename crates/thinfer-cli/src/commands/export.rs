@@ -24,7 +24,7 @@ pub(crate) struct Args {
     #[arg(long, value_enum, default_value_t, hide_possible_values = true)]
     format: FormatName,
     /// all, last, or a number from 0
-    #[arg(long, value_name = "WHICH", default_value = "all")]
+    #[arg(long, value_name = "WHICH", default_value = "all", allow_negative_numbers = true)]
     sample: Samples,
     /// Make batch norms part of the layers before them
     #[arg(long)]
@@ -58,20 +58,20 @@ impl From<FormatName> for Format {
 
 pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<()> {
     let format = args.format.into();
-    let free = |path: &Path| -> thinfer::Result<()> {
-        output::check_free(path, args.force)?;
+    let check = |path: &Path| -> thinfer::Result<()> {
+        output::check(path, args.force)?;
         match format {
-            Format::Safetensors => output::check_free(&export::description_path(path), args.force),
+            Format::Safetensors => output::check(&export::description_path(path), args.force),
             Format::Onnx => Ok(()),
         }
     };
     // Before the run is opened, where that can be.
-    args.out.as_deref().map_or(Ok(()), free)?;
+    args.out.as_deref().map_or(Ok(()), check)?;
     let (info, posterior) = run_folder::open_posterior(&args.run, context)?;
     let options = Options { samples: args.sample, fold_norms: args.fold_norms, dense: args.dense };
     let default = || export::default_path(&args.run, &posterior, args.sample, format);
     let path = args.out.clone().unwrap_or_else(default);
-    free(&path)?;
+    check(&path)?;
     let exported = export::export(&info, &posterior, format, &options, &path)?;
     let chains: BTreeSet<u32> = posterior.members.iter().map(|member| member.chain).collect();
     context.say(&summary(&exported, chains.len()));

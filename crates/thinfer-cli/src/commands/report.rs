@@ -27,15 +27,15 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<()> {
-    if let Some(out) = &args.out {
-        output::check_free(out, args.force)?;
-    }
+    args.out.as_deref().map_or(Ok(()), |out| output::check(out, args.force))?;
     let chosen = args.device.choose()?;
     let run = run_folder::open(&args.run, context)?;
     if run.info().images().is_ok() {
         chosen.tell(context);
     }
+    // The report in the run's own folder is renewed.
     let path = args.out.clone().unwrap_or_else(|| args.run.join("report.html"));
+    output::check(&path, true)?;
     thinfer::run::write_text(&path, &Worth::of(&run, &[], &chosen)?.report()?)?;
     let shown = path.display().to_string();
     let json = json!({ "run": args.run.display().to_string(), "report": shown });

@@ -27,13 +27,14 @@ pub(crate) struct Args {
     #[arg(long, value_enum, hide_possible_values = true)]
     task: Option<TaskArg>,
     /// Independent chains
-    #[arg(long, default_value_t = 4)]
+    #[arg(long, allow_negative_numbers = true, default_value_t = 4)]
     chains: usize,
     /// Everything random follows from it
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, allow_negative_numbers = true, default_value_t = 1)]
     seed: u64,
     /// Share kept for the end, up to 1/3 [default: 0.2]
     #[arg(long, value_name = "SHARE", default_value_t = 0.2, hide_default_value = true)]
+    #[arg(allow_negative_numbers = true)]
     holdout: f64,
     /// Treat a column of numbers as a category
     #[arg(long, value_name = "COLUMN")]
@@ -80,8 +81,7 @@ impl From<CompareArg> for Selector {
 pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<()> {
     let chosen = args.device.choose()?;
     if let Some(out) = &args.out {
-        output::check_free(out, args.force)?;
-        output::check_folder(out)?;
+        output::check(out, args.force)?;
     }
     let options = Options {
         task: match args.task {

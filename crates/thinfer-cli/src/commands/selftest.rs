@@ -34,7 +34,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<()> {
     if let Some(out) = &args.out {
-        output::check_free(out, args.force)?;
+        output::check(out, args.force)?;
     }
     let chosen = args.device.choose()?;
     chosen.tell(context);

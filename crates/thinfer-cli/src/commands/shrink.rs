@@ -1,4 +1,4 @@
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde_json::json;
 use thinfer::data::table::human_bytes;
@@ -35,10 +35,15 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<()> {
-    let path = args.out.clone().unwrap_or_else(|| args.run.join("small.safetensors"));
-    output::check_free(&path, args.force)?;
-    output::check_free(&export::description_path(&path), args.force)?;
+    let check = |path: &Path| -> thinfer::Result<()> {
+        output::check(path, args.force)?;
+        output::check(&export::description_path(path), args.force)
+    };
+    // Before the run is opened, where that can be.
+    args.out.as_deref().map_or(Ok(()), check)?;
     let (info, posterior) = run_folder::open_posterior(&args.run, context)?;
+    let path = args.out.clone().unwrap_or_else(|| args.run.join("small.safetensors"));
+    check(&path)?;
     // What there is to say about the files of the run was said just now.
     let rows = thinfer::run::open(&args.run, &Silent).and_then(|run| some_test_rows(&run));
     let rows = rows.unwrap_or_else(|error| {

@@ -25,6 +25,7 @@ pub(crate) struct Args {
     run: PathBuf,
     /// Shares of the live weights that samples keep apart
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "0.01,0.03,0.1,0.3,1")]
+    #[arg(allow_negative_numbers = true)]
     shares: Vec<f64>,
     /// The chain whose samples are taken [default: the first]
     #[arg(long, value_name = "N")]
@@ -33,7 +34,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
     /// The share in FILE
-    #[arg(long, default_value_t = 0.1, requires = "out")]
+    #[arg(long, default_value_t = 0.1, requires = "out", allow_negative_numbers = true)]
     share: f64,
     /// Replace FILE
     #[arg(long)]
@@ -44,7 +45,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<()> {
     if let Some(out) = &args.out {
-        output::check_free(out, args.force)?;
+        output::check(out, args.force)?;
     }
     args.shares.iter().try_for_each(|share| check("--shares", *share))?;
     check("--share", args.share)?;

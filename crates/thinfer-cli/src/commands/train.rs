@@ -47,6 +47,9 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<()> {
         (_, true) => Mode::Force,
         _ => Mode::New,
     };
+    if args.resume && !folder.join("run.json").exists() {
+        context.notice(&format!("there is no run in {} yet, so it begins", folder.display()));
+    }
     let chosen = args.device.choose()?;
     chosen.tell(context);
     let stop = interrupt::stop_flag(context)?;

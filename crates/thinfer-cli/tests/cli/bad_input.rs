@@ -135,3 +135,84 @@ fn a_reader_that_goes_away_is_no_failure() {
     assert!(outcome.status.success());
     assert_eq!(String::from_utf8(outcome.stderr).unwrap(), "");
 }
+
+/// What keeps a result from being written is told before the work, so that nothing is printed or left.
+#[test]
+fn a_place_for_the_result_that_does_not_work_is_refused_before_the_work() {
+    let workspace = Workspace::trained();
+    workspace.write("rows.csv", "x1,x2,x3,x4,x5,x6,x7,x8\n1,2,3,4,5,6,7,8\n");
+    workspace.write("there", "mine");
+    // None of these runs is there, and none is looked for before the place of the result is right.
+    let commands: [&[&str]; 9] = [
+        &["compare", "a", "b"],
+        &["eval", "a"],
+        &["export", "a"],
+        &["predict", "a", "rows.csv"],
+        &["report", "a"],
+        &["select", "a.csv", "--target", "y"],
+        &["selftest"],
+        &["shrink", "a"],
+        &["subnetwork", "a"],
+    ];
+    for command in commands {
+        let refused = |out: &[&str]| workspace.fails(2, &[command, out].concat());
+        let text = refused(&["--out", "nowhere/result"]);
+        assert!(text.contains("nowhere is no folder; make it"), "{command:?}: {text}");
+        let text = refused(&["--out", "there"]);
+        assert!(text.contains("there already exists"), "{command:?}: {text}");
+        let text = refused(&["--out", "runs", "--force"]);
+        assert!(text.contains("runs is a folder; give the name of a file"), "{command:?}: {text}");
+    }
+    assert_eq!(fs::read_to_string(workspace.path("there")).unwrap(), "mine");
+    let text = workspace.fails(1, &["predict", "runs/tiny", "rows.csv", "--out", "p.xlsx"]);
+    assert!(text.contains("`.xlsx` files are not supported"), "{text}");
+    let text = workspace.fails(1, &["predict", "runs/tiny", "absent.csv", "--out", "p.xlsx"]);
+    assert!(text.contains("p.xlsx"), "before the table is read: {text}");
+}
+
+#[test]
+fn a_run_of_another_format_is_not_called_damaged() {
+    let workspace = Workspace::trained();
+    let path = workspace.path("runs/tiny/run.json");
+    let text = fs::read_to_string(&path).unwrap();
+    let later = text.replacen("\"format\": 1", "\"format\": 99", 1);
+    assert_ne!(later, text);
+    fs::write(&path, later).unwrap();
+    for arguments in [&["eval", "runs/tiny"][..], &["train", "tiny.toml", "--resume"]] {
+        let message = workspace.fails(1, arguments);
+        assert!(
+            message.contains("run.json: was written by thinfer 0.1.0 in format 99"),
+            "{message}"
+        );
+        assert!(message.contains("use that version"), "{message}");
+    }
+    fs::write(&path, "{}").unwrap();
+    let message = workspace.fails(1, &["eval", "runs/tiny"]);
+    assert!(message.contains("Put back a copy, use that version, or train again"), "{message}");
+}
+
+#[test]
+fn messages_name_what_was_given_and_what_to_do() {
+    let workspace = Workspace::trained();
+    fs::write(workspace.path("latin.toml"), b"# \xe9\n").unwrap();
+    for (code, arguments, words) in [
+        (2, &["train", "latin.toml"][..], "`latin.toml`: is not text in UTF-8"),
+        (1, &["train", "."], "Give the path of a file, not of a folder"),
+        (1, &["select", "-", "--target", "y"], "not from standard input"),
+        (2, &["select", "a.csv", "--target", "y", "--seed", "-1"], "invalid value '-1'"),
+        (2, &["select", "a.csv", "--target", "y", "--holdout", "-1"], "`--holdout`: is -1"),
+        (2, &["export", "runs/tiny", "--sample", "-1"], "counted from 0"),
+        (2, &["subnetwork", "runs/tiny", "--shares", "-1"], "`--shares`: is -1"),
+        (2, &["eval", "runs/tiny", "--ood", "mnist"], "`--ood`: compares images"),
+    ] {
+        let message = workspace.fails(code, arguments);
+        assert!(message.contains(words), "{arguments:?}: {message}");
+    }
+    let outcome = workspace.run(&["train", "tiny.toml", "--out", "tiny.toml"]);
+    assert_eq!(outcome.code, Some(1));
+    assert!(outcome.stderr.contains("choose another place"), "{}", outcome.stderr);
+    let told = workspace.succeeds(&["train", "tiny.toml", "--out", "new", "--resume"]).stderr;
+    assert!(told.contains("notice: there is no run in new yet, so it begins"), "{told}");
+    let told = workspace.succeeds(&["reproduce", "table4", "--collect", "--out", "none"]).stderr;
+    assert!(told.contains("none is no folder, so nothing is there to collect"), "{told}");
+}

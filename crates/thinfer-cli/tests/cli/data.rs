@@ -114,3 +114,29 @@ fn what_cannot_be_used_has_code_1() {
     assert!(outcome.stdout.contains("\"usable\":false"), "{}", outcome.stdout);
     assert!(outcome.stderr.contains("pictures: 101 images cannot be read"), "{}", outcome.stderr);
 }
+
+/// An IDX file of bytes.
+fn idx(sizes: &[u32], value: u8) -> Vec<u8> {
+    let mut bytes = vec![0, 0, 8, sizes.len() as u8];
+    sizes.iter().for_each(|size| bytes.extend(size.to_be_bytes()));
+    bytes.resize(bytes.len() + sizes.iter().product::<u32>() as usize, value);
+    bytes
+}
+
+#[test]
+fn idx_files_of_ones_own_are_told_from_the_official_ones() {
+    let workspace = Workspace::new();
+    fs::create_dir(workspace.path("digits")).unwrap();
+    for (part, rows) in [("train", 3), ("t10k", 2)] {
+        let write = |name: &str, bytes: Vec<u8>| {
+            fs::write(workspace.path(&format!("digits/{part}-{name}-ubyte")), bytes).unwrap();
+        };
+        write("images-idx3", idx(&[rows, 28, 28], 9));
+        write("labels-idx1", idx(&[rows], 4));
+    }
+    let text = workspace.succeeds(&["data", "check", "digits"]).stdout;
+    assert_eq!(text.matches("not that of the official file (").count(), 4, "{text}");
+    assert!(text.contains("not the official set mnist but images of your own"), "{text}");
+    let json = workspace.json(&["data", "check", "digits"]);
+    assert_eq!((&json["official"], &json["usable"]), (&false.into(), &true.into()));
+}

@@ -239,11 +239,14 @@ impl Report {
         })?;
         if !device.fits() {
             let (major, minor) = device.capability;
+            let other = self.devices.iter().find(|other| other.fits()).map_or(String::new(), |o| {
+                format!("`--device cuda:{}` ({}), or ", o.index, o.name)
+            });
             return Err(EngineError::Library {
                 library: "GPU",
                 found: format!("{} with compute capability {major}.{minor}", device.name),
                 needed: format!("{}.{} (Ampere) or newer", CAPABILITY.0, CAPABILITY.1),
-                get: "use `--device cpu`".into(),
+                get: format!("use {other}`--device cpu`"),
             });
         }
         Ok(device)
@@ -291,7 +294,11 @@ mod tests {
         assert_eq!(message(&report, 0), "cuDNN: found 8.9.7, needed 9.0 or newer; install it");
         report.libraries[1].found = Some("9.13.0".into());
         assert_eq!(report.device(0).map(|d| d.index), Ok(0));
-        assert!(message(&report, 1).contains("compute capability 7.5"));
+        let old = message(&report, 1);
+        assert!(old.contains("compute capability 7.5"), "{old}");
+        assert!(old.ends_with("; use `--device cuda:0` (GPU), or `--device cpu`"), "{old}");
+        let alone = Report { devices: vec![gpu(0, (7, 5))], ..report.clone() };
+        assert!(message(&alone, 0).ends_with("newer; use `--device cpu`"));
         assert!(message(&report, 2).contains("found 2 GPUs, cuda:0 to cuda:1, needed cuda:2"));
         report.problem = Some("no device".into());
         assert!(message(&report, 0).starts_with("driver: found no device"));

@@ -144,7 +144,7 @@ const PLAIN: &[Key] = &[
     key(
         "data.holdout",
         Kind::NumberAbove(0.0, 0.8),
-        "share of a table's rows kept for the test part",
+        "share of a table's rows (at most 1/3) or of your own images that is kept for the test part",
     ),
     key(
         "data.image_size",

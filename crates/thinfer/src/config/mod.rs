@@ -16,6 +16,7 @@ use thinfer_engine::Law;
 use thinfer_engine::cuda::Precision;
 use toml::{Table, Value};
 
+use crate::data::check_holdout;
 use crate::data::simulate::{Example, Variant};
 use crate::error::{Error, Result};
 use crate::methods::em_mcmc::{AfterFreeze, Cadence};
@@ -357,7 +358,13 @@ impl From<PrecisionName> for Precision {
 impl Config {
     /// Reads a file and applies `--set` overrides.
     pub fn read(path: &Path, overrides: &[String]) -> Result<Self> {
-        let text = std::fs::read_to_string(path).map_err(|e| Error::file("read", path, e))?;
+        let text = std::fs::read_to_string(path).map_err(|e| match e.kind() {
+            std::io::ErrorKind::InvalidData => {
+                let problem = "is not text in UTF-8; give a configuration in TOML";
+                Error::config(path.display().to_string(), problem)
+            }
+            _ => Error::file("read", path, e),
+        })?;
         Self::parse(&text, overrides).map_err(|error| match error {
             Error::Config { key, problem } if key.is_empty() => {
                 Error::config(path.display().to_string(), problem)
@@ -441,6 +448,7 @@ impl Config {
                     return refuse(key, "is missing; data.kind = \"table\" needs it".into());
                 }
             }
+            check_holdout("data.holdout", self.data.holdout)?;
         }
         if self.data.kind.is_images()
             && let Some(problem) = name_problem(&self.model.name, &["mlp"])
@@ -611,13 +619,15 @@ fn unflatten(settings: &BTreeMap<String, Value>) -> Table {
 }
 
 fn parse_override(given: &str) -> Result<(String, Value)> {
-    let Some((key, text)) = given.split_once('=') else {
-        return Err(Error::config(
-            given,
-            "is not of the form key=value; write for example --set train.epochs=100",
-        ));
+    const FORM: &str = "is not of the form key=value; write for example --set train.epochs=100";
+    let Some((key, text)) = given.split_once('=').map(|(key, text)| (key.trim(), text.trim()))
+    else {
+        let name = if given.trim().is_empty() { "--set" } else { given };
+        return Err(Error::config(name, FORM));
     };
-    let (key, text) = (key.trim(), text.trim());
+    if key.is_empty() {
+        return Err(Error::config(format!("--set {given}"), FORM));
+    }
     let parsed = toml::from_str::<Table>(&format!("value = {text}"));
     let value = match parsed {
         Ok(mut table) => table.remove("value").unwrap_or(Value::String(text.to_owned())),
@@ -642,6 +652,12 @@ fn check_format(settings: &BTreeMap<String, Value>) -> Result<()> {
 
 fn check_key(name: &str, value: &Value) -> Result<()> {
     let Some(key) = keys::find(name) else {
+        let inside = |key: &keys::Key| key.name.split_once('.').is_some_and(|k| k.0 == name);
+        if let Some(first) = keys::keys().find(inside) {
+            let problem =
+                format!("is a table of settings; give one of them, such as `{}`", first.name);
+            return Err(Error::config(name, problem));
+        }
         let problem = match keys::nearest(name) {
             Some(near) => format!("is not a key; did you mean `{near}`?"),
             None => "is not a key; docs/config.md lists all of them".to_owned(),

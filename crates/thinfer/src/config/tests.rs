@@ -37,11 +37,25 @@ fn wrong_types_and_ranges_say_what_is_allowed() {
     assert!(problem("", &["seed=-1"]).contains("whole number from 0 on"));
     assert!(problem("", &["model.hidden=[5, 0]"]).contains("list of whole numbers from 1"));
     assert!(problem("", &["train.epochs"]).contains("key=value"));
+    assert!(problem("", &["=5"]).starts_with("`--set =5`: is not of the form key=value"));
+    assert!(problem("", &[" "]).starts_with("`--set`: is not of the form key=value"));
+    for text in ["data = 3", "[[data]]\nkind = \"table\""] {
+        let told = problem(text, &[]);
+        assert!(
+            told.starts_with("`data`: is a table of settings") && told.contains("`data."),
+            "{told}"
+        );
+    }
 }
 
 #[test]
 fn settings_that_contradict_each_other_are_refused() {
     assert!(problem("", &["data.kind=table"]).contains("data.path"));
+    let table = ["data.kind=table", "data.path=a.csv", "data.target=y", "data.holdout=0.5"];
+    let text = problem("", &table);
+    assert!(text.starts_with("`data.holdout`: is 0.5, but") && text.contains("1/3"), "{text}");
+    let images = ["data.kind=images", "data.path=a", "data.holdout=0.5"].map(str::to_owned);
+    assert_eq!(Config::parse("", &images).unwrap().data.holdout, 0.5);
     assert!(problem("", &["prior.spike_decay=1e-9"]).contains("must be larger"));
     let both = ["prior.soft_threshold=0.1", "prior.spike_probability=0.5"];
     assert!(problem("", &both).contains("give one of them"));

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use thinfer_engine::Dataset;
 use thinfer_engine::noise::{Key, Stream};
 
+use super::hints::{could_be_classes, could_be_numbers};
 use super::simulate::{Example, Part, Variant};
 use super::table::{
     Encoding, Notes, Table, Target, Task, available_memory, check_memory, infer_task, learn_target,
@@ -14,8 +15,18 @@ use super::table::{
 use crate::config::{Config, DataConfig, TaskChoice};
 use crate::error::{Error, Result};
 
+#[cfg(test)]
+mod tests;
+
 /// Rows that a table must have at least.
 const FEWEST_ROWS: usize = 10;
+
+/// The largest share of a table's rows that is held out to test on: as many again are there to choose
+/// with, and the rest is learned from.
+const LARGEST_HOLDOUT: f64 = 1.0 / 3.0;
+
+/// Rows that are held out at least.
+const FEWEST_HELD_OUT: usize = 2;
 
 /// Data to train on, with what is known about it.
 #[derive(Clone, Debug)]
@@ -77,7 +88,10 @@ impl Bundle {
         let path = data.path.as_deref().unwrap_or_default();
         let target = data.target.as_deref().unwrap_or_default();
         let table = Table::read(Path::new(path))?;
-        Self::from_table(&table, target, data.task, data.holdout, config.seed)
+        let mut bundle = Self::from_table(&table, target, data.task, data.holdout, config.seed)
+            .map_err(of_a_file)?;
+        bundle.notes.iter_mut().for_each(|note| *note = keys_for_options(note));
+        Ok(bundle)
     }
 
     fn simulated(example: Example, data: &DataConfig, seed: u64) -> Result<Self> {
@@ -122,7 +136,7 @@ impl Bundle {
     }
 
     /// Splits a table into parts and encodes it. What is learned about the columns (means, levels)
-    /// is learned from the training part alone.
+    /// is learned from the training part alone. At most a third can be held out.
     pub fn from_table(
         table: &Table,
         target: &str,
@@ -130,14 +144,20 @@ impl Bundle {
         holdout: f64,
         seed: u64,
     ) -> Result<Self> {
-        let task = match task {
+        check_holdout("data.holdout", holdout)?;
+        let given = task;
+        let task = match given {
             TaskChoice::Auto => infer_task(table, target)?,
             TaskChoice::Regression => Task::Regression,
             TaskChoice::Classification => Task::Classification,
         };
         let missing = table.missing();
         let usable = table.complete_rows();
-        let notes = missing_notes(&missing, usable.len());
+        let mut notes = missing_notes(&missing, usable.len());
+        if given == TaskChoice::Auto && task == Task::Regression {
+            notes.extend(could_be_classes(table, target));
+        }
+        notes.extend(could_be_numbers(table));
         if usable.len() < FEWEST_ROWS {
             let mut problem = format!(
                 "has {} usable rows of {}, but at least {FEWEST_ROWS} are needed; ",
@@ -155,7 +175,14 @@ impl Bundle {
         // rows, so that one that is rare cannot be unknown to the training part.
         let (whole, _) = learn_target(table, target, task, &usable)?;
         let order = Key::new(seed, 0, Stream::Split).permutation(0, usable.len());
-        let count = ((usable.len() as f64 * holdout).round() as usize).clamp(2, usable.len() / 3);
+        let asked = (usable.len() as f64 * holdout).round() as usize;
+        let count = asked.clamp(FEWEST_HELD_OUT, usable.len() / 3);
+        if asked < count {
+            notes.push(format!(
+                "{holdout} of {} rows would be {asked}, so {count} rows are held out to test on, and {count} to choose with",
+                usable.len()
+            ));
+        }
         let mut parts: Vec<Vec<u32>> = [0..count, count..2 * count, 2 * count..usable.len()]
             .into_iter()
             .map(|range| order[range].iter().map(|&i| usable[i as usize]).collect())
@@ -241,6 +268,34 @@ impl Bundle {
     }
 }
 
+/// The keys of a configuration in the place of the options that advice names.
+fn keys_for_options(text: &str) -> String {
+    text.replace("--target", "data.target").replace("--task ", "data.task = ")
+}
+
+/// The same for errors.
+fn of_a_file(error: Error) -> Error {
+    match error {
+        Error::Config { key, problem } => {
+            Error::config(keys_for_options(&key), keys_for_options(&problem))
+        }
+        Error::Table { path, problem } => Error::table(&path, keys_for_options(&problem)),
+        Error::Data(problem) => Error::Data(keys_for_options(&problem)),
+        other => other,
+    }
+}
+
+/// Refuses a share that cannot be held out of a table, under the name that it was given by.
+pub(crate) fn check_holdout(name: &str, share: f64) -> Result<()> {
+    if share > 0.0 && share <= LARGEST_HOLDOUT {
+        return Ok(());
+    }
+    let problem = format!(
+        "is {share}, but must be above 0 and at most 1/3: as many rows again are kept to choose with, and the rest is learned from"
+    );
+    Err(Error::config(name, problem))
+}
+
 fn fingerprint(parts: &[&Dataset]) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
     for part in parts {
@@ -260,8 +315,9 @@ fn missing_notes(missing: &super::table::MissingReport, usable: usize) -> Vec<St
         let first: Vec<String> =
             missing.first.iter().map(|(row, name)| format!("row {row} {name}")).collect();
         notes.push(format!(
-            "{} rows with missing values are not used, {usable} rows remain; by column: {}; first: {}",
-            missing.rows,
+            "{} with missing values {} not used, {usable} remain; by column: {}; first: {}",
+            if missing.rows == 1 { "1 row".to_owned() } else { format!("{} rows", missing.rows) },
+            if missing.rows == 1 { "is" } else { "are" },
             columns.join(", "),
             first.join(", ")
         ));

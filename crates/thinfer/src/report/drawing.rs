@@ -15,8 +15,15 @@ use crate::error::{Error, Result};
 const PANEL: (u32, u32) = (380, 270);
 /// Room for a title above each panel.
 const TITLE: u32 = 30;
-/// Room for a legend above all panels.
+/// Room for a line of the legend above all panels.
 const LEGEND: u32 = 34;
+/// Where a line of the legend begins, and what stays free at its end.
+const LEGEND_SIDES: (u32, u32) = (44, 16);
+/// From the start of a sample of colour to its words, and from these to the next one.
+const SAMPLE: u32 = 28;
+const GAP: u32 = 32;
+/// The width of a letter, generously: the viewer of an SVG chooses the font.
+const LETTER: u32 = 8;
 
 /// A plot with a title.
 pub(super) struct Panel {
@@ -40,8 +47,27 @@ impl Sheet {
     fn size(&self) -> (u32, u32) {
         let columns = self.columns.max(1) as u32;
         let rows = (self.panels.len() as u32).div_ceil(columns);
-        let top = if self.legend.is_empty() { 0 } else { LEGEND };
-        (SCALE * PANEL.0 * columns, SCALE * ((PANEL.1 + TITLE) * rows + top))
+        let lines = self.legend_places().last().map_or(0, |last| last.line + 1);
+        (SCALE * PANEL.0 * columns, SCALE * ((PANEL.1 + TITLE) * rows + LEGEND * lines))
+    }
+
+    /// Where the entries of the legend go: one after another, in as many lines as they need.
+    fn legend_places(&self) -> Vec<Entry> {
+        let (start, free) = LEGEND_SIDES;
+        let end = (PANEL.0 * self.columns.max(1) as u32).saturating_sub(free);
+        let most = (end.saturating_sub(start + SAMPLE) / LETTER) as usize;
+        let (mut x, mut line) = (start, 0);
+        let mut places = Vec::new();
+        for (ink, words) in &self.legend {
+            let words = shortened(words, most);
+            let width = SAMPLE + LETTER * words.chars().count() as u32;
+            if x > start && x + width > end {
+                (x, line) = (start, line + 1);
+            }
+            places.push(Entry { ink: *ink, words, x, line });
+            x += width + GAP;
+        }
+        places
     }
 
     /// The sheet as SVG.
@@ -76,19 +102,15 @@ impl Sheet {
         let scaled = |x: u32| (SCALE * x) as i32;
         let left = Pos::new(HPos::Left, VPos::Center);
         let mut top = 0;
-        if !self.legend.is_empty() {
-            let mut x = 44;
-            for (ink, words) in &self.legend {
-                let y = scaled(LEGEND / 2);
-                let line = [(scaled(x), y), (scaled(x + 22), y)];
-                let style = ink.on_paper().stroke_width(3 * SCALE);
-                root.draw(&plotters::element::PathElement::new(line, style))
-                    .map_err(|e| broken(&e))?;
-                let style = text(Ink::Text, FONT_SIZE).pos(left);
-                root.draw_text(words, &style, (scaled(x + 28), y)).map_err(|e| broken(&e))?;
-                x += 60 + 7 * words.chars().count() as u32;
-            }
-            top = LEGEND;
+        for Entry { ink, words, x, line } in self.legend_places() {
+            let y = scaled(LEGEND * line + LEGEND / 2);
+            let sample = [(scaled(x), y), (scaled(x + SAMPLE - 6), y)];
+            let style = ink.on_paper().stroke_width(3 * SCALE);
+            root.draw(&plotters::element::PathElement::new(sample, style))
+                .map_err(|e| broken(&e))?;
+            let style = text(Ink::Text, FONT_SIZE).pos(left);
+            root.draw_text(&words, &style, (scaled(x + SAMPLE), y)).map_err(|e| broken(&e))?;
+            top = LEGEND * (line + 1);
         }
         for (at, panel) in self.panels.iter().enumerate() {
             let (row, column) = ((at / columns) as u32, (at % columns) as u32);
@@ -104,6 +126,26 @@ impl Sheet {
         }
         Ok(())
     }
+}
+
+/// An entry of the legend and its place.
+struct Entry {
+    ink: Ink,
+    words: String,
+    x: u32,
+    line: u32,
+}
+
+/// At most `most` letters: the beginning and the end, which tell entries apart.
+fn shortened(words: &str, most: usize) -> String {
+    let letters: Vec<char> = words.chars().collect();
+    if letters.len() <= most {
+        return words.to_owned();
+    }
+    let kept = most.saturating_sub(1);
+    let (start, end) = letters.split_at(kept / 2);
+    let end = &end[end.len() - (kept - kept / 2)..];
+    start.iter().chain(&['\u{2026}']).chain(end).collect()
 }
 
 fn broken(problem: &(impl std::fmt::Display + ?Sized)) -> Error {

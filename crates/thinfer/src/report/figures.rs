@@ -179,6 +179,58 @@ mod tests {
         assert!(is_png(&figure.png).0 > 2000);
     }
 
+    /// Words of a drawn SVG with their place: x, y, text.
+    fn words(svg: &str) -> Vec<(f64, f64, String)> {
+        let number = |element: &str, name: &str| -> f64 {
+            let from = element.find(&format!(" {name}=\"")).unwrap() + name.len() + 3;
+            let rest = &element[from..];
+            rest[..rest.find('"').unwrap()].parse().unwrap()
+        };
+        let one = |element: &str| {
+            let (open, rest) = element.split_once('>').unwrap();
+            let text = rest.split("</text>").next().unwrap().trim().to_owned();
+            (number(open, "x"), number(open, "y"), text)
+        };
+        svg.split("<text").skip(1).map(one).collect()
+    }
+
+    #[test]
+    fn the_legend_of_figure_2_stays_in_the_picture() {
+        let line = vec![(1.0, 0.1), (2.0, 0.5)];
+        for count in [2, 4, 7] {
+            let name = |run: usize| match run {
+                3 => format!("SM: sparse momentum ({}3)", "a-long-folder/".repeat(20)),
+                _ => format!("DFP: what is pruned stays pruned (dfp-of-seed-{run})"),
+            };
+            let runs: Vec<PruningCourse> = (0..count)
+                .map(|run| PruningCourse {
+                    name: name(run),
+                    accuracy: line.clone(),
+                    soft: line.clone(),
+                    sparsity: line.clone(),
+                })
+                .collect();
+            let figure = pruning_courses(&runs).unwrap();
+            // The drawing has twice the size that it is shown with.
+            let (wide, high) = is_png(&figure.png);
+            let drawn = words(&figure.svg);
+            let entries: Vec<_> = drawn.iter().filter(|(.., text)| text.contains(": ")).collect();
+            assert_eq!(entries.len(), count);
+            // As wide as letters of a wide font, 0.6 of their height of 26, are on average.
+            let end = |(x, _, text): &(f64, f64, String)| x + 15.6 * text.chars().count() as f64;
+            for (at, entry) in entries.iter().enumerate() {
+                assert!(end(entry) <= f64::from(wide), "{count}: {entry:?}");
+                assert!(entry.2.ends_with(&format!("{at})")), "{entry:?}");
+                if let Some(next) = entries.get(at + 1) {
+                    assert!(next.1 > entry.1 || next.0 > end(entry), "{entry:?} {next:?}");
+                }
+            }
+            let lowest = entries.last().unwrap().1;
+            let title = drawn.iter().find(|(.., text)| text == "Sparsity").unwrap();
+            assert!(title.1 > lowest && title.1 < f64::from(high), "{title:?} {lowest}");
+        }
+    }
+
     #[test]
     fn nothing_recorded_is_still_a_figure() {
         assert!(weight_paths(&[], &[]).is_ok());

@@ -27,7 +27,7 @@ use thinfer_engine::Dataset;
 
 use crate::config::TaskChoice;
 use crate::data::table::Table;
-use crate::data::{Bundle, Task};
+use crate::data::{Bundle, Task, check_holdout};
 use crate::error::{Error, Result};
 use crate::evaluate::{self, Scores, score};
 use crate::experiment::chain_specs;
@@ -40,8 +40,6 @@ pub use others::{Other, PathStep};
 use screen::{Screen, Share, screen};
 pub use settings::Form;
 
-/// The test part and the validation part are as large as each other, and the rest is no smaller.
-const LARGEST_HOLDOUT: f64 = 1.0 / 3.0;
 /// Rows of a fold at least: fewer have no standard error.
 const FOLD_ROWS: usize = 2;
 
@@ -324,14 +322,7 @@ pub fn check_options(options: &Options) -> Result<()> {
         let problem = format!("is {}, but must be from 1 to 1000", options.chains);
         return Err(Error::config("--chains", problem));
     }
-    if !(options.holdout > 0.0 && options.holdout <= LARGEST_HOLDOUT) {
-        let problem = format!(
-            "is {}, but must be above 0 and at most 1/3: as many rows again choose the linear model, and the rest is learned from",
-            options.holdout
-        );
-        return Err(Error::config("--holdout", problem));
-    }
-    Ok(())
+    check_holdout("--holdout", options.holdout)
 }
 
 #[cfg(test)]

@@ -1,4 +1,7 @@
+use std::path::Path;
+
 use serde_json::json;
+use thinfer::Error;
 use thinfer::images::predict_images;
 use thinfer::posterior::Posterior;
 use thinfer::run::RunInfo;
@@ -13,6 +16,15 @@ pub(super) fn run(
     posterior: &Posterior,
     context: &Context,
 ) -> anyhow::Result<()> {
+    let ending = args.out.as_deref().and_then(Path::extension);
+    if let Some(ending) = ending.filter(|e| ["parquet", "pq", "tsv"].iter().any(|other| e == other))
+    {
+        let problem = format!(
+            "is a .{} file, but predictions of pictures are written as CSV; give the name of a .csv file",
+            ending.display()
+        );
+        return Err(Error::config("--out", problem).into());
+    }
     let chosen = args.device.choose()?;
     chosen.tell(context);
     let on = OnCuda::open(chosen.device, &info.config)?;

@@ -39,7 +39,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<()> {
     if let Some(out) = &args.out {
-        output::check_free(out, args.force)?;
+        output::check(out, args.force)?;
     }
     let (info, posterior) = run_folder::open_posterior(&args.run, context)?;
     match &info.inputs {

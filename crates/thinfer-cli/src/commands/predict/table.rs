@@ -1,6 +1,6 @@
 use serde_json::{Map, Value, json};
 use thinfer::Error;
-use thinfer::data::table::Table;
+use thinfer::data::table::{Table, check_extension};
 use thinfer::posterior::Posterior;
 use thinfer::predict::{Predictions, predict};
 use thinfer::run::RunInfo;
@@ -18,6 +18,7 @@ pub(super) fn run(
         let problem = "are several, but the run was trained on a table; give one table";
         return Err(Error::config("INPUT", problem).into());
     };
+    args.out.as_deref().map_or(Ok(()), check_extension)?;
     let table = Table::read_with(input, &info.table()?.schema.encoding.read_options())?;
     let predictions = predict(info, posterior, &table)?;
     predictions.notes.iter().for_each(|note| context.notice(note));

@@ -9,7 +9,7 @@ use thinfer::reproduce::images::{
 use thinfer::train::{Observer, Record};
 use thinfer::{Error, Result};
 
-use super::{Seeds, all_done, seeds_of, warning};
+use super::{Seeds, all_done, seeds_of, tell_of_no_folder, warning};
 use crate::context::Context;
 use crate::device::DeviceArgs;
 use crate::interrupt;
@@ -64,6 +64,7 @@ pub(super) fn run(table: PaperTable, args: &Args, context: &Context) -> anyhow::
     plan.overrides.clone_from(&args.set);
     let out = args.out.clone().unwrap_or_else(|| Path::new("runs").join(table.name()));
     if args.collect {
+        tell_of_no_folder(&out, context);
         let measured = collect(&plan, &out)?;
         return context.result(&serde_json::to_value(&measured)?, || to_text(&measured));
     }

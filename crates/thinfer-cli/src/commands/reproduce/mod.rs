@@ -2,6 +2,8 @@ mod figure;
 mod images;
 mod table4;
 
+use std::path::Path;
+
 use thinfer::reproduce::Figure;
 use thinfer::reproduce::images::PaperTable;
 
@@ -35,6 +37,13 @@ enum What {
     Figure1(figure::Args),
     /// Accuracy, soft mask and sparsity over epochs, for DFP and DPF
     Figure2(figure::Args),
+}
+
+/// Says so where everything is missing because the folder is.
+fn tell_of_no_folder(out: &Path, context: &Context) {
+    if !out.is_dir() {
+        context.notice(&format!("{} is no folder, so nothing is there to collect", out.display()));
+    }
 }
 
 pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<()> {

@@ -4,7 +4,7 @@ use thinfer::data::simulate::Example;
 use thinfer::metrics::Spread;
 use thinfer::reproduce::{Cost, Failure, Plan, Row, Summary, Table4, collect, table4};
 
-use super::{Seeds, all_done, seeds_of, warning};
+use super::{Seeds, all_done, seeds_of, tell_of_no_folder, warning};
 use crate::context::Context;
 use crate::device::CpuArgs;
 use crate::interrupt;
@@ -130,6 +130,7 @@ pub(super) fn run(args: &Args, context: &Context) -> anyhow::Result<()> {
             .result(&json, || warning(plan.budget_epochs) + &costs_to_text(&costs, left));
     }
     if args.collect {
+        tell_of_no_folder(&args.out, context);
         let table = collect(&plan, &args.out)?;
         return context.result(&serde_json::to_value(&table)?, || to_text(&table));
     }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use flate2::bufread::GzDecoder;
 use thinfer_engine::Shape;
 
+use super::inspect::Checksums;
 use super::pickle;
 use super::{
     Download, ImageData, ImageSet, Look, Published, check_md5, md5_of, missing, place, problem,
@@ -148,16 +149,25 @@ pub(super) fn is_at(kind: DataKind, path: &Path) -> bool {
 }
 
 /// What reading the files at `path` has compared with official checksums, in words.
-pub(super) fn checksums(kind: DataKind, path: &Path) -> Vec<String> {
-    let Ok((version, source)) = collection(kind).find(path) else { return Vec::new() };
+pub(super) fn checksums(kind: DataKind, path: &Path) -> Checksums {
+    let Ok((version, source)) = collection(kind).find(path) else {
+        return Checksums { lines: Vec::new(), official: None };
+    };
     let batch = |batch: &Batch| match batch.md5 {
         Some(md5) => format!("{}: MD5 {md5}, the official file", batch.name),
         None => format!("{}: no official MD5 is known; size and labels are right", batch.name),
     };
+    // Files with another MD5 were refused when they were read.
     match source {
-        Source::Folder(_) => version.train.iter().chain([&version.test]).map(batch).collect(),
+        Source::Folder(_) => {
+            let batches = || version.train.iter().chain([&version.test]);
+            let known = batches().all(|batch| batch.md5.is_some());
+            Checksums { lines: batches().map(batch).collect(), official: known.then_some(true) }
+        }
         Source::Archive(_) => {
-            vec![format!("{}: MD5 {}, the official file", version.archive, version.archive_md5)]
+            let line =
+                format!("{}: MD5 {}, the official file", version.archive, version.archive_md5);
+            Checksums { lines: vec![line], official: Some(true) }
         }
     }
 }

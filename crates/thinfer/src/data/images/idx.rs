@@ -66,6 +66,15 @@ impl Idx {
         Ok(Self { sizes, values })
     }
 
+    /// The MD5 of the array as an unpacked file.
+    pub(super) fn md5(&self) -> String {
+        let mut context = md5::Context::new();
+        context.consume([0, 0, 8, self.sizes.len() as u8]);
+        self.sizes.iter().for_each(|size| context.consume((*size as u32).to_be_bytes()));
+        context.consume(&self.values);
+        format!("{:x}", context.finalize())
+    }
+
     /// The sizes, for messages.
     pub(super) fn sizes_text(&self) -> String {
         self.sizes.iter().map(usize::to_string).collect::<Vec<_>>().join(" x ")
@@ -125,6 +134,8 @@ pub(super) mod tests {
         let idx = Idx::parse(&file(&[2, 1, 2], &[1, 2, 3, 4])[..]).ok().unwrap();
         assert_eq!(idx, Idx { sizes: vec![2, 1, 2], values: vec![1, 2, 3, 4] });
         assert_eq!(idx.sizes_text(), "2 x 1 x 2");
+        let bytes = file(&[2, 1, 2], &[1, 2, 3, 4]);
+        assert_eq!(idx.md5(), format!("{:x}", md5::compute(bytes)));
     }
 
     #[test]

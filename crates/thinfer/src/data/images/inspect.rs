@@ -1,7 +1,7 @@
 //! Says what is in a folder of images, and whether it can be used.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use rayon::prelude::*;
 use serde::Serialize;
@@ -10,7 +10,7 @@ use toml::Value;
 use super::broken::{Unreadable, counted};
 use super::own::Listing;
 use super::stream::Item;
-use super::{ImageData, cifar, md5_of, mnist};
+use super::{ImageData, cifar, mnist};
 use crate::config::{Config, DataKind};
 use crate::error::{Error, Result};
 
@@ -31,6 +31,8 @@ pub struct Inspection {
     pub height: (usize, usize),
     /// What was compared with checksums, and what came out.
     pub checksums: Vec<String>,
+    /// Whether these are the official files of the set; nothing where there is none to compare with.
+    pub official: Option<bool>,
     /// Images that cannot be read, and why.
     pub unreadable: Vec<Unreadable>,
     /// What the user should know.
@@ -48,6 +50,14 @@ pub struct ClassCount {
     pub test: usize,
     /// Training images that cannot be read.
     pub unreadable: usize,
+}
+
+/// What came of comparing files with official ones.
+pub(super) struct Checksums {
+    /// In words, one line a file.
+    pub(super) lines: Vec<String>,
+    /// Whether all are the official ones, where that is known.
+    pub(super) official: Option<bool>,
 }
 
 impl Inspection {
@@ -93,12 +103,7 @@ fn guess(path: &Path) -> DataKind {
             return kind;
         }
     }
-    if mnist::is_at(path) {
-        let name = path.to_string_lossy().to_lowercase();
-        // Both sets have files of the same names and sizes.
-        return if name.contains("fashion") { DataKind::FashionMnist } else { DataKind::Mnist };
-    }
-    DataKind::Images
+    mnist::kind_at(path).unwrap_or(DataKind::Images)
 }
 
 fn published(path: &Path, kind: DataKind) -> Result<Inspection> {
@@ -124,10 +129,10 @@ fn published(path: &Path, kind: DataKind) -> Result<Inspection> {
         unreadable: 0,
     };
     let shape = data.train.shape();
-    let mut notes = data.notes.clone();
-    if matches!(kind, DataKind::Mnist | DataKind::FashionMnist) {
-        notes.extend(mnist::differs(kind, path, [data.train.rows(), data.test.rows()]));
-    }
+    let Checksums { lines, official } = match kind {
+        DataKind::Cifar10 | DataKind::Cifar100 => cifar::checksums(kind, path),
+        _ => mnist::checksums(kind, path)?,
+    };
     Ok(Inspection {
         kind,
         train: data.train.rows(),
@@ -135,12 +140,10 @@ fn published(path: &Path, kind: DataKind) -> Result<Inspection> {
         classes: data.classes.iter().enumerate().map(class).collect(),
         width: (shape.width, shape.width),
         height: (shape.height, shape.height),
-        checksums: match kind {
-            DataKind::Cifar10 | DataKind::Cifar100 => cifar::checksums(kind, path),
-            _ => mnist::checksums(kind, path)?,
-        },
+        checksums: lines,
+        official,
         unreadable: Vec::new(),
-        notes,
+        notes: data.notes,
     })
 }
 
@@ -179,25 +182,10 @@ fn own(path: &Path) -> Result<Inspection> {
         width: range(|size| size.0),
         height: range(|size| size.1),
         checksums: Vec::new(),
+        official: None,
         unreadable: unreadable.collect(),
         notes: listing.notes.clone(),
     })
-}
-
-/// Compares files with their official MD5, in words.
-pub(super) fn compare(files: &[(PathBuf, &str)]) -> Result<Vec<String>> {
-    let line = |(path, official): &(PathBuf, &str)| {
-        let found = md5_of(path)?;
-        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        Ok(if found == *official {
-            format!("{name}: MD5 {found}, the official file")
-        } else {
-            format!(
-                "{name}: MD5 {found}, not the official file ({official}): packed again, or with other content, which is not compared"
-            )
-        })
-    };
-    files.iter().map(line).collect()
 }
 
 #[cfg(test)]
@@ -291,9 +279,11 @@ mod tests {
         let found = Inspection::of(root, Some(DataKind::Mnist)).unwrap();
         assert_eq!((found.train, found.test, found.width), (3, Some(2), (28, 28)));
         assert_eq!((found.classes[4].train, found.classes[4].test), (3, 2));
-        // Only packed files have an official MD5.
-        assert_eq!(found.checksums.len(), 2);
-        assert!(found.checksums[0].contains("not the official file"), "{:?}", found.checksums);
+        assert_eq!((found.checksums.len(), found.official), (4, Some(false)));
+        for line in &found.checksums {
+            assert!(line.contains("not that of the official file"), "{line}");
+        }
+        assert_eq!(found.problem(0), None, "files of one's own are no mistake");
         let note = &found.notes[0];
         assert!(
             note.contains("not the official set") && note.contains("60000 and 10000"),

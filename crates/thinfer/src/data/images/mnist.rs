@@ -1,14 +1,17 @@
 //! MNIST and Fashion-MNIST: four IDX files, gzipped or not.
 
+mod official;
+
 use std::path::{Path, PathBuf};
 
 use thinfer_engine::Shape;
 
 use super::idx::Idx;
-use super::inspect::compare;
+use super::inspect::Checksums;
 use super::{Download, ImageData, ImageSet, Look, Published, problem};
 use crate::config::{DataConfig, DataKind};
 use crate::error::{Error, Result};
+use official::{FILES, Official, content_md5, differs};
 
 const SIDE: usize = 28;
 const GARMENTS: [&str; 10] = [
@@ -24,94 +27,58 @@ const GARMENTS: [&str; 10] = [
     "ankle boot",
 ];
 
-/// Training and test images of both sets.
-const OFFICIAL: [usize; 2] = [60_000, 10_000];
-
 /// Where Debian's package `dataset-fashion-mnist` puts the files.
 const DEBIAN: &str = "/usr/share/datasets/fashion-mnist";
 
-/// The files and the MD5 of those of MNIST and of Fashion-MNIST.
-const FILES: [(&str, &str, &str); 4] = [
-    (
-        "train-images-idx3-ubyte.gz",
-        "f68b3c2dcbeaaa9fbdd348bbdeb94873",
-        "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
-    ),
-    (
-        "train-labels-idx1-ubyte.gz",
-        "d53e105ee54ea40749a09fcbcd1e9432",
-        "25c81989df183df01b3e8a0aad5dffbe",
-    ),
-    (
-        "t10k-images-idx3-ubyte.gz",
-        "9fb629c4189551a2d022fa330f9573f3",
-        "bef4ecab320f06d8554ea6380940ec79",
-    ),
-    (
-        "t10k-labels-idx1-ubyte.gz",
-        "ec29112dd5afa0611ce80d1b7f02629c",
-        "bb300cfdad3c16e7a12a480ee83cd310",
-    ),
-];
-
 pub(super) fn published(kind: DataKind) -> Published {
     let digits = kind == DataKind::Mnist;
-    let file =
-        |(name, mnist, fashion)| Download { name, md5: if digits { mnist } else { fashion } };
     let address = if digits {
         // The site of its authors refuses downloads; this is the copy that torchvision uses.
         "https://ossci-datasets.s3.amazonaws.com/mnist/"
     } else {
         "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/"
     };
+    let file = |file: Official| Download { name: file.packed_name, md5: file.packed(kind) };
     Published { address, files: FILES.map(file).to_vec() }
 }
 
-/// Whether the files of one of the two sets lie at `path`.
-pub(super) fn is_at(path: &Path) -> bool {
-    places(path).iter().any(|place| file(place, "train-images-idx3-ubyte").is_some())
+/// The set whose files lie at `path`, if there are such files. Both sets have files of the same names
+/// and sizes: what the labels are says which it is, or else the name of the folder.
+pub(super) fn kind_at(path: &Path) -> Option<DataKind> {
+    let folder = place_of(path)?;
+    let labels = file(&folder, FILES[1].name()).and_then(|labels| content_md5(&labels).ok());
+    let known = [DataKind::Mnist, DataKind::FashionMnist]
+        .into_iter()
+        .find(|kind| labels.as_deref() == Some(FILES[1].content(*kind)));
+    let fashion = || path.to_string_lossy().to_lowercase().contains("fashion");
+    let named = || if fashion() { DataKind::FashionMnist } else { DataKind::Mnist };
+    Some(known.unwrap_or_else(named))
 }
 
-/// Compares the packed files at `path` with the official ones, in words. Files that were packed
-/// again hold the same images; gzip has its own checksum.
-pub(super) fn checksums(kind: DataKind, path: &Path) -> Result<Vec<String>> {
-    let published = published(kind).files.into_iter();
-    let found =
-        places(path).into_iter().find(|place| file(place, "train-images-idx3-ubyte").is_some());
-    let folder = found.unwrap_or_else(|| path.to_owned());
-    let files = published.map(|download| (folder.join(download.name), download.md5));
-    compare(&files.filter(|(path, _)| path.is_file()).collect::<Vec<_>>())
-}
-
-/// What sets the files at `path` apart from the official set, or leaves it open whether they are it.
-/// `rows` are the training and test images in them.
-pub(super) fn differs(kind: DataKind, path: &Path, rows: [usize; 2]) -> Option<String> {
-    let name = kind.name();
-    if rows != OFFICIAL {
-        let ([train, test], [of, and]) = (rows, OFFICIAL);
-        return Some(format!(
-            "this is not the official set {name}: it has {train} and {test} images, the official one {of} and {and}"
-        ));
+/// Compares the files at `path` with the official ones, packed or not, in words.
+pub(super) fn checksums(kind: DataKind, path: &Path) -> Result<Checksums> {
+    let folder = place_of(path).unwrap_or_else(|| path.to_owned());
+    let mut all = Checksums { lines: Vec::new(), official: Some(true) };
+    for official in &FILES {
+        let Some(path) = file(&folder, official.name()) else { continue };
+        let (same, line) = official.compare(kind, &path)?;
+        all.lines.push(line);
+        all.official = all.official.map(|before| before && same);
     }
-    let packed = |(file, ..): &(&str, &str, &str)| {
-        places(path).iter().any(|place| place.join(file).is_file())
-    };
-    (!FILES.iter().any(packed)).then(|| {
-        format!(
-            "the files are unpacked, and MD5 are published of packed ones only: whether this is {name} was not checked beyond sizes and labels"
-        )
-    })
+    Ok(all)
 }
 
 pub(super) fn load(data: &DataConfig) -> Result<ImageData> {
     let folder = folder(data)?;
-    let train = part(&folder, "train", data.kind)?;
-    let test = part(&folder, "t10k", data.kind)?;
-    let notes = if folder == Path::new(DEBIAN) {
-        vec![format!("the images are those of the package dataset-fashion-mnist, in {DEBIAN}")]
-    } else {
-        Vec::new()
-    };
+    let (train, [train_images, train_labels]) = part(&folder, "train", data.kind)?;
+    let (test, [test_images, test_labels]) = part(&folder, "t10k", data.kind)?;
+    let mut notes = Vec::new();
+    if folder == Path::new(DEBIAN) {
+        let package = "the images are those of the package dataset-fashion-mnist";
+        notes.push(format!("{package}, in {DEBIAN}"));
+    }
+    let contents = [train_images, train_labels, test_images, test_labels];
+    notes.extend(differs(data.kind, &contents, [&train, &test].map(|part| part.labels.len())));
     look(data.kind).held(data, train, test, notes)
 }
 
@@ -140,14 +107,19 @@ fn places(given: &Path) -> Vec<PathBuf> {
     ["", "raw", "MNIST/raw", "FashionMNIST/raw"].iter().map(|below| given.join(below)).collect()
 }
 
+/// The folder at or below `given` that has the files.
+fn place_of(given: &Path) -> Option<PathBuf> {
+    places(given).into_iter().find(|place| file(place, FILES[0].name()).is_some())
+}
+
 /// The folder of the files.
 fn folder(data: &DataConfig) -> Result<PathBuf> {
     let given = super::place(data);
-    let mut places = places(&given);
-    if data.kind == DataKind::FashionMnist && data.path.is_none() {
-        places.push(DEBIAN.into());
-    }
-    let found = places.into_iter().find(|place| file(place, "train-images-idx3-ubyte").is_some());
+    let debian = || {
+        let may = data.kind == DataKind::FashionMnist && data.path.is_none();
+        may.then(|| place_of(Path::new(DEBIAN))).flatten()
+    };
+    let found = place_of(&given).or_else(debian);
     found.ok_or_else(|| super::missing(&given, data.kind, "train-images-idx3-ubyte[.gz]"))
 }
 
@@ -157,7 +129,8 @@ fn file(folder: &Path, name: &str) -> Option<PathBuf> {
     names.iter().map(|name| folder.join(name)).find(|path| path.is_file())
 }
 
-fn part(folder: &Path, part: &str, kind: DataKind) -> Result<ImageSet> {
+/// The images of a part, and the MD5 of what is in the files of images and of labels.
+fn part(folder: &Path, part: &str, kind: DataKind) -> Result<(ImageSet, [String; 2])> {
     let find = |what: &str| {
         let name = format!("{part}-{what}");
         file(folder, &name).ok_or_else(|| super::missing(folder, kind, &format!("{name}[.gz]")))
@@ -194,8 +167,10 @@ fn part(folder: &Path, part: &str, kind: DataKind) -> Result<ImageSet> {
         );
         return Err(problem(&labels_path, text));
     }
+    let sums = [images.md5(), labels.md5()];
     let shape = Shape { height: SIDE, width: SIDE, channels: 1 };
     ImageSet::new(shape, images.values, labels.values.into_iter().map(u32::from).collect())
+        .map(|set| (set, sums))
         .map_err(|error| Error::Data(format!("{}: {error}", images_path.display())))
 }
 

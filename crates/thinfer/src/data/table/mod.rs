@@ -108,7 +108,15 @@ impl Table {
 
     /// Reads a table with options.
     pub fn read_with(path: &Path, options: &ReadOptions) -> Result<Self> {
-        let file = std::fs::metadata(path).map_err(|e| Error::file("read", path, e))?;
+        let file = std::fs::metadata(path).map_err(|e| {
+            if path == Path::new("-") {
+                let problem = format!(
+                    "tables are read from files, not from standard input; save it as {SUPPORTED}"
+                );
+                return Error::table(path, problem);
+            }
+            Error::file("read", path, e)
+        })?;
         if file.is_dir() {
             let problem = format!("is a folder; give the path of a table ({SUPPORTED})");
             return Err(Error::table(path, problem));
@@ -251,6 +259,11 @@ impl Table {
         );
         Error::table(&self.path, problem)
     }
+}
+
+/// Refuses a file whose ending says of no kind of table that can be written.
+pub fn check_extension(path: &Path) -> Result<()> {
+    Format::of(path).map(drop)
 }
 
 const SUPPORTED: &str = ".csv, .tsv, .parquet or .pq";
