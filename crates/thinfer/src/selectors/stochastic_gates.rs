@@ -467,6 +467,23 @@ mod tests {
     }
 
     #[test]
+    fn settings_that_cannot_be_run_with_are_refused() {
+        for (gates, name) in [
+            (StochasticGates { start: 0.0, ..quick() }, "start"),
+            (StochasticGates { start: 1.0, ..quick() }, "start"),
+            (StochasticGates { start: f64::NAN, ..quick() }, "start"),
+            (StochasticGates { sigma: 0.0, ..quick() }, "sigma"),
+            (StochasticGates { penalties: vec![], ..quick() }, "penalties"),
+            (StochasticGates { penalties: vec![1.0, -1.0], ..quick() }, "penalties"),
+        ] {
+            let error = gates.check().unwrap_err();
+            assert_eq!(error.exit_code(), 2);
+            assert!(error.to_string().contains(&format!("stochastic-gates.{name}")), "{error}");
+        }
+        assert!(quick().check().is_ok());
+    }
+
+    #[test]
     fn it_repeats_and_stops() {
         let data = bundle(4, 100, 6, |x, e| x[0] + e);
         let gates = StochasticGates { epochs: 3, ..quick() };
