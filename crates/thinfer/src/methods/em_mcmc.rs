@@ -327,6 +327,12 @@ mod tests {
                 if assigned {
                     assert_eq!(zero(2), held, "{name}: what was pruned before");
                 }
+                if back && cadence == Cadence::Epoch {
+                    // Of 8 weights in groups the first two inputs have 2 each.
+                    let vitals = method.vitals(&arena, at(epoch));
+                    assert_eq!((vitals.spike_share, vitals.pruned_share), (0.5, 0.25));
+                    assert_eq!(vitals.hard_threshold, Some(0.01));
+                }
             }
         }
     }
