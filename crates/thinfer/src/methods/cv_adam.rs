@@ -264,27 +264,29 @@ mod tests {
         }
     }
 
-    /// Forward passes and samples are draws from N(μ, α² τ²), apart from each other.
+    /// Forward passes and samples are draws from N(μ, α² τ²), apart from each other, with α as given or k l^{3/4}.
     #[test]
     fn samples_are_draws_from_q() {
-        let config =
-            CvAdam { beta1: 0.1, beta2: 1.0, weight_decay: 0.0, train_rows: 10, alpha: Some(0.3) };
-        let method = CvAdamMethod { config, key: Key::new(3, 0, Stream::Sampler) };
-        let mut arena = Arena::flat(N, 2);
-        method.start(&mut arena, method.key).unwrap();
-        arena.set_weights(&vec![2.0; N]).unwrap();
-        arena.set_state(RHO, &vec![-1.0; N]).unwrap();
-        let rates = Rates { step_size: 0.1, temperature: 1.0, eta: 0.1, decay_factor: 1.0 };
-        let tick = Tick { step: 7, epoch: 0, rates };
-        method.materialize(&mut arena, tick);
-        let sd = 0.3 / (1.0 + 1f64.exp());
-        let sample = method.sample(&arena, tick);
-        for draw in [arena.forward(), &sample] {
-            let values: Vec<f64> = draw.iter().map(|w| f64::from(*w)).collect();
-            let found = Spread::of(&values);
-            assert!((found.mean - 2.0).abs() < 5.0 * sd / (N as f64).sqrt(), "{found:?}");
-            assert!((found.sd / sd - 1.0).abs() < 5.0 / (2.0 * N as f64).sqrt(), "{found:?}");
+        for (alpha, size) in [(Some(0.3), 0.3), (None, 0.5 * 0.2f64.powf(0.75))] {
+            let config =
+                CvAdam { beta1: 0.1, beta2: 1.0, weight_decay: 0.0, train_rows: 10, alpha };
+            let method = CvAdamMethod { config, key: Key::new(3, 0, Stream::Sampler) };
+            let mut arena = Arena::flat(N, 2);
+            method.start(&mut arena, method.key).unwrap();
+            arena.set_weights(&vec![2.0; N]).unwrap();
+            arena.set_state(RHO, &vec![-1.0; N]).unwrap();
+            let rates = Rates { step_size: 0.2, temperature: 0.5, eta: 0.1, decay_factor: 1.0 };
+            let tick = Tick { step: 7, epoch: 0, rates };
+            method.materialize(&mut arena, tick);
+            let sd = size / (1.0 + 1f64.exp());
+            let sample = method.sample(&arena, tick);
+            for draw in [arena.forward(), &sample] {
+                let values: Vec<f64> = draw.iter().map(|w| f64::from(*w)).collect();
+                let found = Spread::of(&values);
+                assert!((found.mean - 2.0).abs() < 5.0 * sd / (N as f64).sqrt(), "{found:?}");
+                assert!((found.sd / sd - 1.0).abs() < 5.0 / (2.0 * N as f64).sqrt(), "{found:?}");
+            }
+            assert_ne!(arena.forward(), &sample[..]);
         }
-        assert_ne!(arena.forward(), &sample[..]);
     }
 }
