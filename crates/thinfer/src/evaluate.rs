@@ -342,4 +342,44 @@ mod tests {
         assert_eq!(found.kept, small.network.params().len() as f64);
         assert_eq!(found.sparsity, Sparsity::of_counts(1 + 5 + 3, 33));
     }
+
+    /// Inclusion is counted over all samples of all chains, selection over the last of each chain, and the
+    /// prediction is of the samples that share the last mask of their chain.
+    #[test]
+    fn inclusion_counts_samples_and_selection_chains() {
+        use crate::config::Config;
+        let sizes = ["data.columns=5", "data.train_rows=20", "data.test_rows=10"];
+        let config = Config::parse("", &sizes.map(str::to_owned)).unwrap();
+        let data = Bundle::load(&config).unwrap();
+        let network = mlp(5, &[2], Activation::Relu, 1, Loss::gaussian(1.0)).unwrap();
+        let first = network.params().find("fc1.weight").unwrap().range();
+        let sample = |chain: u32, epoch: usize, columns: &[usize]| {
+            let keep: Vec<u8> = (0..network.params().len())
+                .map(|at| u8::from(!first.contains(&at) || columns.contains(&(at % 5))))
+                .collect();
+            let weights = keep.iter().map(|k| 0.1 * f32::from(*k)).collect();
+            Snapshot { chain, epoch, weights, keep, stats: Vec::new() }
+        };
+        let imagined = crate::images::tests::imagined();
+        let chain = |chain: u32, snapshots: Vec<Snapshot>| ChainResult {
+            chain,
+            records: imagined.results[0].records.clone(),
+            snapshots,
+            times: Vec::new(),
+            trace: crate::train::Trace::default(),
+            bytes: 0,
+            method_bytes: 0,
+        };
+        let results = [
+            chain(0, vec![sample(0, 8, &[0, 1, 2, 3, 4]), sample(0, 9, &[0, 1])]),
+            chain(1, vec![sample(1, 8, &[0, 2]), sample(1, 9, &[0, 2])]),
+        ];
+        let found = evaluate(&network, &data, &results).unwrap();
+        let shares: Vec<f64> = data.names.iter().map(|name| found.inclusion[name]).collect();
+        assert_eq!(shares, [1.0, 0.5, 0.75, 0.25, 0.25]);
+        assert_eq!(found.selected, data.names[..1]);
+        let selection = found.selection.unwrap();
+        assert_eq!((selection.fdr, selection.fndr), (0.0, 0.8));
+        assert_eq!((found.posterior.members, found.all_samples.members), (3, 4));
+    }
 }

@@ -4,10 +4,12 @@ use proptest::prelude::*;
 use thinfer::config::Config;
 use thinfer::data::Bundle;
 use thinfer::experiment::chain_specs;
+use thinfer::methods::sgd::Sgd;
 use thinfer::methods::sparse::{Layers, apportion};
-use thinfer::methods::{dpf_lin, dsr, sm};
+use thinfer::methods::{Method, Rates, Tick, dpf_lin, dsr, sm};
 use thinfer::prune::{ALIVE, KEEP};
 use thinfer::train::Chain;
+use thinfer_engine::Arena;
 use thinfer_engine::noise::{Key, Stream};
 
 fn random(n: usize, seed: u64) -> Vec<f32> {
@@ -114,21 +116,19 @@ proptest! {
     fn reallocation_keeps_its_budget(
         sizes in sizes(), density in 0.05f64..1.0, seed in 0u64..1000, rate in 0.01f64..0.9,
     ) {
-        use thinfer::methods::sgd::Sgd;
         let (layers, before) = layers(&sizes, density, seed);
         let weights: Vec<f32> = random(before.len(), seed)
             .iter()
             .zip(&before)
             .map(|(w, mark)| if mark & KEEP != 0 { *w } else { 0.0 })
             .collect();
-        let sgd = Sgd { momentum: 0.9, weight_decay: 0.0, nesterov: true };
         let method = dsr::DsrMethod {
-            config: dsr::Dsr { sgd, rate, freeze_after_epochs: 9 },
+            config: dsr::Dsr { sgd: SGD, rate, freeze_after_epochs: 9 },
             layers: layers.clone(),
             pruned: 0,
             key: Key::new(seed, 0, Stream::Sampler),
         };
-        let mut arena = thinfer_engine::Arena::flat(before.len(), 1);
+        let mut arena = Arena::flat(before.len(), 1);
         arena.set_weights(&weights).unwrap();
         arena.set_marks(&before).unwrap();
         method.reallocate(&mut arena, 3);
@@ -161,7 +161,7 @@ proptest! {
             prop_assert!(arena.weights()[i] == want || !layers.ranges().iter().any(|r| r.contains(&i)));
         }
         // The places depend on the epoch and on nothing else.
-        let mut again = thinfer_engine::Arena::flat(before.len(), 1);
+        let mut again = Arena::flat(before.len(), 1);
         again.set_weights(&weights).unwrap();
         again.set_marks(&before).unwrap();
         method.reallocate(&mut again, 3);
@@ -184,6 +184,148 @@ proptest! {
             places().filter(|&i| !alive(&marks, i)).map(|i| weights[i].abs()).fold(0.0, f32::max);
         prop_assert!(places().all(|i| !alive(&marks, i) || weights[i].abs() >= largest_gone));
     }
+}
+
+const SGD: Sgd = Sgd { momentum: 0.9, weight_decay: 0.0, nesterov: true };
+
+fn at_epoch(epoch: usize) -> Tick {
+    let rates = Rates { step_size: 0.1, temperature: 0.0, eta: 0.0, decay_factor: 1.0 };
+    Tick { step: 10 * epoch as u64, epoch, rates }
+}
+
+/// Weights and marks in a flat arena, pruned weights zero.
+fn arena_with(weights: &[f32], marks: &[u8]) -> Arena {
+    let live = |(w, mark): (&f32, &u8)| if mark & KEEP != 0 { *w } else { 0.0 };
+    let weights: Vec<f32> = weights.iter().zip(marks).map(live).collect();
+    let mut arena = Arena::flat(weights.len(), 1);
+    arena.set_weights(&weights).unwrap();
+    arena.set_marks(marks).unwrap();
+    arena
+}
+
+/// One step of each method at a live and at a pruned weight. The gradient of a pruned one goes into the
+/// momentum under SM and is dropped under DSR, where the momentum decays; both hold it at zero. Under DPF-Lin
+/// it moves like a live one, decay included.
+#[test]
+fn a_step_treats_pruned_weights_as_the_method_says() {
+    let sgd = Sgd { weight_decay: 0.1, ..SGD };
+    let layers = Layers::at(std::iter::once(0..2).collect());
+    let sm = sm::SmMethod {
+        config: sm::Sm { sgd, rate: 0.5, epochs: 4, freeze_after_epochs: None },
+        layers: layers.clone(),
+        pruned: 1,
+    };
+    let dsr = dsr::DsrMethod {
+        config: dsr::Dsr { sgd, rate: 0.1, freeze_after_epochs: 3 },
+        layers: layers.clone(),
+        pruned: 1,
+        key: Key::new(1, 0, Stream::Sampler),
+    };
+    let lin =
+        dpf_lin::DpfLinMethod { config: dpf_lin::DpfLin { sgd, pruned: 1, last_epoch: 3 }, layers };
+    let (g, first) = ([0.5f32, -2.0], [0.25f32, 4.0]);
+    // d = g + wd w, buf = 0.9 buf + d, w − 0.1 (d + 0.9 buf).
+    let moved = |w: f32, at: usize| {
+        let d = g[at] + 0.1 * w;
+        let buf = 0.9 * first[at] + d;
+        (w - 0.1 * (d + 0.9 * buf), buf)
+    };
+    let live = moved(2.0, 0);
+    let methods: [(&dyn Method, f32, (f32, f32)); 3] = [
+        (&sm, 0.0, (0.0, 0.9 * 4.0 - 2.0)),
+        (&dsr, 0.0, (0.0, 0.9 * 4.0)),
+        (&lin, 3.0, moved(3.0, 1)),
+    ];
+    for (number, (method, dense, pruned)) in methods.into_iter().enumerate() {
+        let mut arena = Arena::flat(2, 1);
+        arena.set_weights(&[2.0, dense]).unwrap();
+        arena.set_marks(&[ALIVE, ALIVE & !KEEP]).unwrap();
+        arena.set_state(0, &first).unwrap();
+        arena.set_gradient(&g).unwrap();
+        method.update(&mut arena, at_epoch(1));
+        let (w, buf) = (arena.weights(), arena.state(0));
+        for (got, want) in [(w[0], live.0), (buf[0], live.1), (w[1], pruned.0), (buf[1], pruned.1)]
+        {
+            assert!((got - want).abs() < 1e-6, "method {number}: {w:?} {buf:?}");
+        }
+    }
+}
+
+/// One redistribution of SM in a given epoch: its prune rate is that of the epoch, what grows starts at
+/// zero, also where it went just now, and momentum stays where it is.
+#[test]
+fn a_redistribution_follows_the_epoch_and_growth_starts_at_zero() {
+    let (layers, mut before) = layers(&[100, 100], 1.0, 1);
+    // 60 live weights in each, so neither layer is nearly dense.
+    (60..100).chain(163..203).for_each(|i| before[i] &= !KEEP);
+    let weights = random(before.len(), 5);
+    // The smallest live weights have the largest momentum: they go and come back at once.
+    let momentum: Vec<f32> = weights
+        .iter()
+        .zip(&before)
+        .map(|(w, mark)| if mark & KEEP != 0 { 1.0 / (0.1 + w.abs()) } else { 1e-3 })
+        .collect();
+    for (epoch, frozen) in [(1, false), (5, false), (9, false), (0, true), (10, true)] {
+        let config = sm::Sm { sgd: SGD, rate: 0.5, epochs: 12, freeze_after_epochs: Some(9) };
+        let method = sm::SmMethod { config, layers: layers.clone(), pruned: 80 };
+        let mut arena = arena_with(&weights, &before);
+        arena.set_state(0, &momentum).unwrap();
+        let start = arena.weights().to_vec();
+        method.epoch(&mut arena, at_epoch(epoch));
+        assert_eq!(arena.state(0), momentum, "epoch {epoch}");
+        if frozen {
+            assert_eq!((arena.marks(), arena.weights()), (&before[..], &start[..]));
+            continue;
+        }
+        // 0.005 + ½ (0.5 − 0.005) (1 + cos(π e / 12)), of 60 in each layer.
+        let rate = 0.005 + 0.2475 * (1.0 + (std::f64::consts::PI * epoch as f64 / 12.0).cos());
+        let lost = (60.0 * rate).ceil() as usize;
+        let live = (0..before.len()).filter(|&i| alive(&before, i) && start[i] != 0.0);
+        let zeroed = live.filter(|&i| arena.weights()[i] == 0.0).count();
+        assert!(zeroed == 2 * lost, "epoch {epoch}: {zeroed} went, not twice {lost}");
+        let back = (0..before.len()).filter(|&i| {
+            alive(&before, i) && alive(arena.marks(), i) && start[i] != arena.weights()[i]
+        });
+        assert!(back.count() > lost, "epoch {epoch}: what went with large momentum comes back");
+        assert_eq!(layers.live(arena.marks()).iter().sum::<usize>(), 120);
+    }
+}
+
+/// G_l = K R_l / Σ R with R_l what is left after pruning: a layer that lost half of its weights gets half
+/// as many as one that lost none.
+#[test]
+fn reallocation_grows_in_proportion_to_what_is_left() {
+    let (layers, mut before) = layers(&[200, 200], 1.0, 1);
+    (60..200).chain(263..403).for_each(|i| before[i] &= !KEEP);
+    let weights: Vec<f32> =
+        (0..before.len()).map(|i| if i < 200 { 5.0 } else { 0.1 + 1e-3 * i as f32 }).collect();
+    let config = dsr::Dsr { sgd: SGD, rate: 0.25, freeze_after_epochs: 4 };
+    let key = Key::new(3, 0, Stream::Sampler);
+    let method = dsr::DsrMethod { config, layers: layers.clone(), pruned: 280, key };
+    for (epoch, live) in [(1, [80, 40]), (4, [80, 40]), (0, [60, 60]), (5, [60, 60])] {
+        let mut arena = arena_with(&weights, &before);
+        method.epoch(&mut arena, at_epoch(epoch));
+        assert_eq!(layers.live(arena.marks()), live, "epoch {epoch}");
+    }
+}
+
+/// The mask of DPF-Lin follows the weights up to T_p and stays from then on.
+#[test]
+fn the_mask_of_feedback_pruning_is_final_after_its_epoch() {
+    let (layers, marks) = layers(&[30, 20], 1.0, 1);
+    let config = dpf_lin::DpfLin { sgd: SGD, pruned: 25, last_epoch: 6 };
+    let method = dpf_lin::DpfLinMethod { config, layers: layers.clone() };
+    let mut arena = Arena::flat(marks.len(), 1);
+    method.start(&mut arena, Key::new(1, 0, Stream::Sampler)).unwrap();
+    let mut masks = Vec::new();
+    for epoch in 0..10 {
+        arena.set_weights(&random(marks.len(), epoch as u64)).unwrap();
+        method.epoch(&mut arena, at_epoch(epoch));
+        masks.push(arena.marks().to_vec());
+    }
+    assert!(masks[..7].windows(2).all(|pair| pair[0] != pair[1]));
+    assert!(masks[7..].iter().all(|mask| *mask == masks[6]));
+    assert_eq!(layers.live(&masks[6]).iter().sum::<usize>(), 25);
 }
 
 fn run(kind: &str, seed: u64) -> (usize, Vec<usize>, Chain) {

@@ -96,6 +96,16 @@ fn started(network: &Network, method: &Rank1) -> Arena {
     arena
 }
 
+/// methods.md 6.3: κ = min(1, (step + 1) / (steps of an epoch · A)), over N.
+#[test]
+fn the_divergence_counts_in_full_after_the_annealing() {
+    let method = Rank1 { kl_steps: 40.0, ..method(Law::Gaussian, 50) };
+    for (step, kappa) in [(0, 1.0 / 40.0), (9, 0.25), (39, 1.0), (40, 1.0), (4000, 1.0)] {
+        let kl = f64::from(method.coeffs(tick(step, 0.1)).kl);
+        assert!((kl * 50.0 - kappa).abs() < 1e-6, "step {step}: {kl}");
+    }
+}
+
 /// Both laws begin with the variance of a dropout rate of one in a thousand, cut off where scales are.
 #[test]
 fn both_laws_begin_with_the_same_variance() {

@@ -18,17 +18,18 @@ impl Axis {
 
 /// The numbers of the points that no other point beats: one that is at least as good both ways and
 /// better in one. In the order of x; equal points are all on the front, and what is not a number is
-/// not.
+/// not and beats nothing.
 pub fn front(points: &[(f64, f64)], x: Axis, y: Axis) -> Vec<usize> {
     let good = |at: usize| (x.signed(points[at].0), y.signed(points[at].1));
     let beats = |one: usize, other: usize| {
         let (one, other) = (good(one), good(other));
         one.0 >= other.0 && one.1 >= other.1 && one != other
     };
-    let mut front: Vec<usize> = (0..points.len())
+    let numbers: Vec<usize> = (0..points.len())
         .filter(|&at| points[at].0.is_finite() && points[at].1.is_finite())
-        .filter(|&at| !(0..points.len()).any(|other| beats(other, at)))
         .collect();
+    let beaten = |at: &usize| numbers.iter().any(|&other| beats(other, *at));
+    let mut front: Vec<usize> = numbers.iter().copied().filter(|at| !beaten(at)).collect();
     front.sort_by(|&a, &b| points[a].0.total_cmp(&points[b].0));
     front
 }
@@ -55,8 +56,8 @@ mod tests {
 
     #[test]
     fn equal_points_and_points_that_are_no_numbers() {
-        let points = [(0.5, 0.9), (f64::NAN, 1.0), (0.5, 0.9), (0.4, f64::INFINITY)];
-        assert_eq!(front(&points[..3], MoreIsBetter, MoreIsBetter), [0, 2]);
+        let points = [(0.5, 0.9), (f64::NAN, 1.0), (0.5, 0.9), (0.6, f64::INFINITY)];
+        assert_eq!(front(&points, MoreIsBetter, MoreIsBetter), [0, 2]);
         assert!(front(&[], MoreIsBetter, MoreIsBetter).is_empty());
         // Dense runs differ in accuracy alone: one is on the front.
         assert_eq!(front(&[(0.0, 0.9), (0.0, 0.91)], MoreIsBetter, MoreIsBetter), [1]);

@@ -215,3 +215,78 @@ impl Method for CvAdamMethod {
         Vitals { tau: Some((mean, variance.sqrt())), ..vitals }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::methods::Rates;
+    use crate::metrics::Spread;
+
+    const N: usize = 20_000;
+
+    /// Two steps of Algorithm 1, line by line in `f64`, with the ε that moved the forward pass: α = k l^{3/4} from
+    /// the tick, or as given.
+    #[test]
+    fn a_step_follows_the_equations_with_the_noise_of_its_draw() {
+        for given in [None, Some(0.3)] {
+            let config =
+                CvAdam { beta1: 0.4, beta2: 0.7, weight_decay: 0.02, train_rows: 50, alpha: given };
+            let method = CvAdamMethod { config, key: Key::new(3, 0, Stream::Sampler) };
+            let mut arena = Arena::flat(600, 2);
+            method.start(&mut arena, method.key).unwrap();
+            arena.set_weights(&[1.5; 600]).unwrap();
+            arena.set_state(RHO, &[-0.4; 600]).unwrap();
+            let rates = Rates { step_size: 0.2, temperature: 0.5, eta: 0.1, decay_factor: 1.0 };
+            let alpha = given.unwrap_or(0.5 * 0.2f64.powf(0.75));
+            let sigmoid = |x: f64| 1.0 / (1.0 + (-x).exp());
+            let mut want = vec![(1.5f64, 0.0f64, -0.4f64); 600];
+            for step in 0..2 {
+                let tick = Tick { step, epoch: 0, rates };
+                method.materialize(&mut arena, tick);
+                let w: Vec<f64> = arena.forward().iter().map(|w| f64::from(*w)).collect();
+                let g: Vec<f32> = w.iter().map(|w| (0.8 * w - 0.5) as f32).collect();
+                arena.set_gradient(&g).unwrap();
+                for ((mu, m, rho), (w, g)) in want.iter_mut().zip(w.iter().zip(&g)) {
+                    let (tau, g) = (sigmoid(*rho), f64::from(*g));
+                    let eps = (w - *mu) / (alpha * tau);
+                    *m = 0.4 * *m + 0.7 * (g + 0.02 * *mu);
+                    *rho +=
+                        0.1 * (1.0 / (50.0 * tau) - alpha * alpha * 0.02 * tau - alpha * eps * g);
+                    *mu -= 0.2 * sigmoid(*rho) * *m;
+                }
+                method.update(&mut arena, tick);
+                let got = arena.weights().iter().zip(arena.state(MOMENTUM)).zip(arena.state(RHO));
+                for (((mu, m), rho), want) in got.zip(&want) {
+                    let near = |got: &f32, want: f64| (f64::from(*got) - want).abs() < 1e-4;
+                    assert!(near(mu, want.0) && near(m, want.1) && near(rho, want.2), "{want:?}");
+                }
+            }
+        }
+    }
+
+    /// Forward passes and samples are draws from N(μ, α² τ²), apart from each other, with α as given or k l^{3/4}.
+    #[test]
+    fn samples_are_draws_from_q() {
+        for (alpha, size) in [(Some(0.3), 0.3), (None, 0.5 * 0.2f64.powf(0.75))] {
+            let config =
+                CvAdam { beta1: 0.1, beta2: 1.0, weight_decay: 0.0, train_rows: 10, alpha };
+            let method = CvAdamMethod { config, key: Key::new(3, 0, Stream::Sampler) };
+            let mut arena = Arena::flat(N, 2);
+            method.start(&mut arena, method.key).unwrap();
+            arena.set_weights(&vec![2.0; N]).unwrap();
+            arena.set_state(RHO, &vec![-1.0; N]).unwrap();
+            let rates = Rates { step_size: 0.2, temperature: 0.5, eta: 0.1, decay_factor: 1.0 };
+            let tick = Tick { step: 7, epoch: 0, rates };
+            method.materialize(&mut arena, tick);
+            let sd = size / (1.0 + 1f64.exp());
+            let sample = method.sample(&arena, tick);
+            for draw in [arena.forward(), &sample] {
+                let values: Vec<f64> = draw.iter().map(|w| f64::from(*w)).collect();
+                let found = Spread::of(&values);
+                assert!((found.mean - 2.0).abs() < 5.0 * sd / (N as f64).sqrt(), "{found:?}");
+                assert!((found.sd / sd - 1.0).abs() < 5.0 / (2.0 * N as f64).sqrt(), "{found:?}");
+            }
+            assert_ne!(arena.forward(), &sample[..]);
+        }
+    }
+}

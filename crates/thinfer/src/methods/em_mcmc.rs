@@ -235,3 +235,105 @@ impl Method for EmMcmcMethod {
         self.config.sghmc.vitals_with(arena, tick, self.config.spike_decay, vitals)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Activation;
+    use crate::methods::{Rates, sghmc};
+    use crate::model::mlp;
+    use crate::prune::{ALIVE, Grouping, group_network};
+    use thinfer_engine::Loss;
+    use thinfer_engine::noise::Stream;
+
+    fn method(regrow: bool, cadence: Cadence) -> (EmMcmcMethod, usize) {
+        let network = mlp(3, &[2], Activation::Relu, 1, Loss::gaussian(1.0)).unwrap();
+        let sghmc = Sghmc {
+            beta1: 0.1,
+            beta2: 1.0,
+            weight_decay: 1e-3,
+            train_rows: 100,
+            noise: sghmc::NoiseRule::Exact,
+            rho: sghmc::RhoRule::Exact,
+            initial_momentum: 0.0,
+            clip: None,
+        };
+        let config = EmMcmc {
+            sghmc,
+            spike_decay: 0.1,
+            soft_threshold: SoftThreshold::Given(0.04),
+            hard_threshold: HardThreshold::Given(0.01),
+            warm_up_epochs: 2,
+            freeze_after_epochs: Some(4),
+            after_freeze: AfterFreeze::Em,
+            cadence,
+            regrow,
+        };
+        let groups = group_network(&network, Grouping::Input, None);
+        let key = Key::new(1, 0, Stream::Sampler);
+        (EmMcmcMethod { config, groups, channels: None, key }, network.params().len())
+    }
+
+    fn at(epoch: usize) -> Tick {
+        let rates = Rates { step_size: 0.0, temperature: 0.0, eta: 0.0, decay_factor: 1.0 };
+        Tick { step: epoch as u64, epoch, rates }
+    }
+
+    /// Inputs of mean square 0.0025 (pruned), 0.0225 (in the spike) and 1.
+    const FIRST: [f32; 6] = [0.05, 0.15, 1.0, -0.05, -0.15, -1.0];
+
+    /// EM and pruning begin with the epoch after the warm-up and pruning ends with the last epoch that is
+    /// given; from then on nothing can come back, so that what is pruned is zero with feedback too.
+    #[test]
+    fn epochs_decide_what_is_assigned_pruned_and_held_at_zero() {
+        for (regrow, cadence) in [
+            (false, Cadence::Epoch),
+            (true, Cadence::Epoch),
+            (false, Cadence::Step),
+            (true, Cadence::Step),
+        ] {
+            let (method, n) = method(regrow, cadence);
+            for epoch in 0..7 {
+                let mut arena = Arena::flat(n, 2);
+                method.start(&mut arena, method.key).unwrap();
+                let mut weights = vec![1.0; n];
+                weights[..6].copy_from_slice(&FIRST);
+                arena.set_weights(&weights).unwrap();
+                // The last input was pruned before: without feedback it stays so, though it is large.
+                let mut marks = vec![ALIVE; n];
+                (marks[2], marks[5]) = (SLAB, SLAB);
+                arena.set_marks(&marks).unwrap();
+                arena.set_gradient(&vec![0.0; n]).unwrap();
+                match cadence {
+                    Cadence::Epoch => method.epoch(&mut arena, at(epoch)),
+                    Cadence::Step => method.update(&mut arena, at(epoch)),
+                }
+                let (assigned, frozen) = (epoch > 2, epoch > 4);
+                let prunes = assigned && !frozen;
+                let held = !regrow || frozen;
+                let back = regrow && prunes;
+                // Where the input is held at zero when EM looks, it is in the spike.
+                let slab_of_last = if cadence == Cadence::Step && held { 0 } else { SLAB };
+                let last = if assigned { slab_of_last } else { SLAB } | if back { KEEP } else { 0 };
+                let want = [
+                    if assigned { 0 } else { SLAB } | if prunes { 0 } else { KEEP },
+                    KEEP | if assigned { 0 } else { SLAB },
+                    last,
+                ];
+                let name = format!("epoch {epoch}, regrow {regrow}, {cadence:?}");
+                assert_eq!(arena.marks()[..3], want, "{name}");
+                let zero = |at: usize| arena.weights()[at] == 0.0;
+                assert_eq!(zero(0), prunes && held, "{name}: what is pruned now");
+                if assigned {
+                    assert_eq!(zero(2), held, "{name}: what was pruned before");
+                }
+                if back && cadence == Cadence::Epoch {
+                    // Of 8 weights in groups the first two inputs have 2 each.
+                    let vitals = method.vitals(&arena, at(epoch));
+                    assert_eq!((vitals.spike_share, vitals.pruned_share), (0.5, 0.25));
+                    assert_eq!(vitals.hard_threshold, Some(0.01));
+                }
+            }
+        }
+    }
+}

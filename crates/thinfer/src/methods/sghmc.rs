@@ -434,3 +434,6 @@ impl Method for SghmcMethod {
         self.config.vitals_with(arena, tick, self.config.weight_decay, vitals)
     }
 }
+
+#[cfg(test)]
+mod tests;

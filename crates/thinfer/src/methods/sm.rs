@@ -209,6 +209,17 @@ mod tests {
     }
 
     #[test]
+    fn shares_are_of_the_mean_momentum_of_live_weights() {
+        let layers = Layers::at(vec![0..3, 3..5, 5..6]);
+        let momentum = [1.0, -3.0, 50.0, 6.0, 70.0, 9.0];
+        // Means 2, 6 and none; what pruned weights have does not count.
+        let marks = [KEEP, KEEP, 0, KEEP, 0, 0];
+        assert_eq!(momentum_shares(&layers, &momentum, &marks), [0.25, 0.75, 0.0]);
+        // Nothing moves yet: all alike.
+        assert_eq!(momentum_shares(&layers, &[0.0; 6], &marks), [1.0 / 3.0; 3]);
+    }
+
+    #[test]
     fn a_nearly_dense_layer_with_large_momentum_loses_little() {
         // Sparsity 0.1, 0.1 and 0.5; average share 1/3.
         let got = losses(0.4, &[0.6, 0.1, 0.3], &[90, 90, 50], &[100, 100, 100]);

@@ -123,6 +123,7 @@ impl StochasticGates {
             &[
                 ("hidden", has_units(&self.hidden), LAYERS),
                 ("penalties", penalties, "must have one, and all must be above 0"),
+                ("start", self.start > 0.0 && self.start < 1.0, "must lie between 0 and 1"),
                 ("sigma", self.sigma > 0.0, ABOVE_0),
                 ("rate", self.rate > 0.0, ABOVE_0),
                 ("epochs", self.epochs > 0, ABOVE_0),
@@ -151,11 +152,8 @@ impl StochasticGates {
             let open = (0..gates.len()).filter(|&j| gates[j] > 0.0).collect();
             points.push((PathPoint::new(penalty, open, Some(loss)), predictor, gates));
         }
-        let loss = |at: usize| points[at].0.loss.unwrap_or(f64::INFINITY);
-        let best = (0..points.len()).min_by(|&a, &b| loss(a).total_cmp(&loss(b))).unwrap_or(0);
-        let limit = loss(best) + points[best].0.loss_se.unwrap_or(0.0);
-        let taken = (0..points.len()).rfind(|&at| loss(at) <= limit).unwrap_or(best);
-        let path = points.iter().map(|p| p.0.clone()).collect();
+        let path: Vec<PathPoint> = points.iter().map(|p| p.0.clone()).collect();
+        let taken = within_one_standard_error(&path);
         let (point, predictor, gates) = points.swap_remove(taken);
         Ok(Found {
             columns: (0..gates.len()).filter(|&j| gates[j] > 0.0).collect(),
@@ -176,7 +174,7 @@ impl StochasticGates {
         let batch = self.batch.min(run.data.rows());
         let noise = Key::new(seed, 0, Stream::Sampler);
         let steps = batches.an_epoch() * self.epochs as u64;
-        let pull = (penalty / run.inputs as f64) as f32;
+        let pull = run.pull(penalty);
         let mut eps = vec![0.0; run.inputs];
         for step in 0..steps {
             if step % STEPS_A_LOOK == 0 {
@@ -193,6 +191,14 @@ impl StochasticGates {
         }
         Ok(())
     }
+}
+
+/// The last point, which has the largest penalty, whose loss is within one standard error of the least.
+fn within_one_standard_error(path: &[PathPoint]) -> usize {
+    let loss = |at: usize| path[at].loss.unwrap_or(f64::INFINITY);
+    let best = (0..path.len()).min_by(|&a, &b| loss(a).total_cmp(&loss(b))).unwrap_or(0);
+    let limit = loss(best) + path.get(best).and_then(|point| point.loss_se).unwrap_or(0.0);
+    (0..path.len()).rfind(|&at| loss(at) <= limit).unwrap_or(best)
 }
 
 fn first(network: &Network) -> Result<&Param> {
@@ -242,6 +248,11 @@ impl Run {
         })
     }
 
+    /// λ/p for the p columns of the table, however many of them are left.
+    fn pull(&self, penalty: f64) -> f32 {
+        (penalty / self.inputs as f64) as f32
+    }
+
     /// The gate of every column of the table, without noise.
     fn gates(&self, whole: &Network) -> Vec<f64> {
         let mut gates = vec![0.0; whole.input_len()];
@@ -252,9 +263,6 @@ impl Run {
     }
 
     /// One step of Adam on weights and gate means.
-    ///
-    /// With W the first layer, the network reads W diag(z), so ∂/∂W = G diag(z) and
-    /// ∂/∂zⱼ = Σᵢ Wᵢⱼ Gᵢⱼ for the gradient G of W diag(z); a clipped gate has no slope.
     fn step(
         &mut self,
         step: u64,
@@ -264,6 +272,23 @@ impl Run {
         eps: &[f32],
         rows: &[u32],
     ) -> Result<f64> {
+        let (loss, weights, gates) = self.gradients(sigma, pull, eps, rows)?;
+        self.weight_adam.step(step, rate, &mut self.weights, &weights);
+        self.gate_adam.step(step, rate, &mut self.mu, &gates);
+        Ok(loss)
+    }
+
+    /// The loss, and its gradient with the penalty's by weights and by gate means.
+    ///
+    /// With W the first layer, the network reads W diag(z), so ∂/∂W = G diag(z) and
+    /// ∂/∂zⱼ = Σᵢ Wᵢⱼ Gᵢⱼ for the gradient G of W diag(z); a clipped gate has no slope.
+    fn gradients(
+        &mut self,
+        sigma: f32,
+        pull: f32,
+        eps: &[f32],
+        rows: &[u32],
+    ) -> Result<(f64, Vec<f32>, Vec<f32>)> {
         let layer = first(&self.network)?;
         let raw: Vec<f32> =
             self.mu.iter().zip(&self.columns).map(|(mu, &c)| mu + sigma * eps[c]).collect();
@@ -283,9 +308,7 @@ impl Run {
             let inside = f32::from(u8::from(*z > 0.0 && *z < 1.0));
             *total = *total * inside + pull * open_slope(*mu, sigma);
         }
-        self.weight_adam.step(step, rate, &mut self.weights, &gradient);
-        self.gate_adam.step(step, rate, &mut self.mu, &gate_gradient);
-        Ok(loss)
+        Ok((loss, gradient, gate_gradient))
     }
 
     /// Leaves columns out whose gate is as good as never open. A closed gate neither learns nor
@@ -353,6 +376,45 @@ mod tests {
         }
     }
 
+    /// Against differences of the loss and of the penalty, with open, half open and closed gates.
+    #[test]
+    fn gradients_are_derivatives_of_loss_and_penalty() {
+        let data = bundle(5, 40, 5, |x, e| x[0] - 2.0 * x[1] * x[2] + 0.1 * e);
+        let gates = quick();
+        let shape = Shape { hidden: &gates.hidden, activation: Activation::Tanh, bias: true };
+        let whole = perceptron(&data, shape).unwrap();
+        let all: Vec<usize> = (0..5).collect();
+        let mut run = Run::start(&whole, &data.train, &all, &gates, 1).unwrap();
+        run.mu = vec![0.5, 0.3, 0.9, 0.4, -0.2];
+        run.weights.iter_mut().for_each(|w| *w *= 3.0);
+        // Gates at 0.6, 0.2, above 1, below 0 and at 0.05.
+        let (sigma, pull, eps) = (0.5f32, 0.4f32, [0.2f32, -0.2, 1.0, -2.0, 0.5]);
+        let rows: Vec<u32> = (0..40).collect();
+        let (_, by_weight, by_gate) = run.gradients(sigma, pull, &eps, &rows).unwrap();
+        let objective = |run: &mut Run| {
+            let (loss, ..) = run.gradients(sigma, pull, &eps, &rows).unwrap();
+            let open = |mu: &f32| open_probability(f64::from(*mu), f64::from(sigma));
+            loss + f64::from(pull) * run.mu.iter().map(open).sum::<f64>()
+        };
+        let h = 1e-2f32;
+        let mut moved = |change: &dyn Fn(&mut Run, f32)| {
+            change(&mut run, h);
+            let above = objective(&mut run);
+            change(&mut run, -2.0 * h);
+            let below = objective(&mut run);
+            change(&mut run, h);
+            (above - below) / f64::from(2.0 * h)
+        };
+        for at in 0..5 {
+            let want = moved(&|run, step| run.mu[at] += step);
+            assert!((f64::from(by_gate[at]) - want).abs() < 2e-3, "gate {at}: {by_gate:?} {want}");
+        }
+        for at in (0..by_weight.len()).step_by(3) {
+            let want = moved(&|run, step| run.weights[at] += step);
+            assert!((f64::from(by_weight[at]) - want).abs() < 2e-3, "{at}: {by_weight:?} {want}");
+        }
+    }
+
     #[test]
     fn gates_close_on_columns_that_do_not_matter() {
         let data = bundle(1, 600, 25, |x, e| 2.0 * (2.0 * x[0]).tanh() - x[3] + 0.3 * e);
@@ -369,6 +431,21 @@ mod tests {
         assert_eq!(found.columns, [1, 4]);
     }
 
+    #[test]
+    fn the_largest_penalty_within_one_standard_error_is_taken() {
+        let path = |losses: &[(f64, f64)]| -> Vec<PathPoint> {
+            let point = |(at, loss): (usize, &(f64, f64))| {
+                PathPoint::new(at as f64, Vec::new(), Some(*loss))
+            };
+            losses.iter().enumerate().map(point).collect()
+        };
+        // The least is 1.0 ± 0.2; the error of the others does not count.
+        let losses = [(1.3, 9.0), (1.0, 0.2), (1.25, 9.0), (1.2, 0.0), (1.21, 9.0)];
+        assert_eq!(within_one_standard_error(&path(&losses)), 3);
+        assert_eq!(within_one_standard_error(&path(&losses[..3])), 1);
+        assert_eq!(within_one_standard_error(&path(&losses[..1])), 0);
+    }
+
     /// Leaving closed gates out must not change what is learned from the rest.
     #[test]
     fn a_smaller_run_is_the_same_network() {
@@ -382,10 +459,28 @@ mod tests {
         let before = run.whole_weights(&whole);
         run.drop_closed(0.5, 50).unwrap();
         assert_eq!(run.columns, [0, 3, 6, 9]);
+        assert_eq!(run.pull(3.0), 0.25);
         assert_eq!(run.whole_weights(&whole), before);
         // A fresh start on these columns has the weights that they had in the whole network.
         let fresh = Run::start(&whole, &data.train, &run.columns, &gates, 1).unwrap();
         assert_eq!(fresh.weights, run.weights);
+    }
+
+    #[test]
+    fn settings_that_cannot_be_run_with_are_refused() {
+        for (gates, name) in [
+            (StochasticGates { start: 0.0, ..quick() }, "start"),
+            (StochasticGates { start: 1.0, ..quick() }, "start"),
+            (StochasticGates { start: f64::NAN, ..quick() }, "start"),
+            (StochasticGates { sigma: 0.0, ..quick() }, "sigma"),
+            (StochasticGates { penalties: vec![], ..quick() }, "penalties"),
+            (StochasticGates { penalties: vec![1.0, -1.0], ..quick() }, "penalties"),
+        ] {
+            let error = gates.check().unwrap_err();
+            assert_eq!(error.exit_code(), 2);
+            assert!(error.to_string().contains(&format!("stochastic-gates.{name}")), "{error}");
+        }
+        assert!(quick().check().is_ok());
     }
 
     #[test]

@@ -191,6 +191,15 @@ impl Svbnn {
         -(parameters as f64).ln() - 0.1 * size
     }
 
+    fn objective(&self, log_inclusion: f64, rows: usize) -> Objective {
+        Objective {
+            prior_logit: (log_inclusion - (-log_inclusion.exp()).ln_1p()) as f32,
+            slab_sd: self.slab_sd as f32,
+            softness: self.softness as f32,
+            kl_share: 1.0 / rows as f32,
+        }
+    }
+
     /// See [`Selector::check`](super::Selector::check).
     pub(super) fn check(&self) -> Result<()> {
         require(
@@ -216,12 +225,7 @@ impl Svbnn {
         let (len, rows, columns) =
             (network.params().len(), data.train.rows(), data.train.columns());
         let log_inclusion = self.log_inclusion(len, rows, columns);
-        let objective = Objective {
-            prior_logit: (log_inclusion - (-log_inclusion.exp()).ln_1p()) as f32,
-            slab_sd: self.slab_sd as f32,
-            softness: self.softness as f32,
-            kl_share: 1.0 / rows as f32,
-        };
+        let objective = self.objective(log_inclusion, rows);
         let mut q = Variational::start(len, seed);
         let mut batches = Batches::new(rows, self.batch, seed, 0);
         let mut plan = Plan::new(&network, self.batch.min(rows))?;
@@ -346,6 +350,69 @@ mod tests {
                 assert!((f64::from(got) - want).abs() < 2e-3 * (1.0 + want.abs()), "{got} {want}");
             }
         }
+    }
+
+    /// The data terms, with a KL of no weight, against differences of g·w for the relaxed weight r (μ + σ ε):
+    /// through γ by μ and ρ, through r by θ, also where γ is 0.
+    #[test]
+    fn gradients_are_derivatives_of_the_relaxed_weight() {
+        let o = Objective { prior_logit: -7.0, slab_sd: 1.3, softness: 0.5, kl_share: 0.0 };
+        let g = 0.7f64;
+        for (mu, rho, theta, eps, logistic) in
+            [(0.4, -1.0, 0.5, 0.8, 0.3), (-1.5, 0.3, -0.6, -1.1, 0.2), (0.9, 0.1, 1.0, 0.4, -1.3)]
+        {
+            let value = |mu: f64, rho: f64| mu + rho.exp().ln_1p() * eps;
+            let relaxed = |theta: f64| 1.0 / (1.0 + (-(theta + logistic) / 0.5).exp());
+            let gamma = f64::from(u8::from(theta + logistic > 0.0));
+            let mut q = Variational::start(1, 1);
+            (q.mu[0], q.rho[0], q.theta[0]) = (mu as f32, rho as f32, theta as f32);
+            (q.eps[0], q.logistic[0]) = (eps as f32, logistic as f32);
+            let [mut a, mut b, mut c] = [[0.0f32]; 3];
+            q.gradients(o, &[g as f32], [&mut a, &mut b, &mut c]);
+            let h = 1e-6;
+            let by_rho = (value(mu, rho + h) - value(mu, rho - h)) / (2.0 * h);
+            let by_theta = (relaxed(theta + h) - relaxed(theta - h)) / (2.0 * h);
+            let wanted = [g * gamma, g * gamma * by_rho, g * value(mu, rho) * by_theta];
+            for (got, want) in [a[0], b[0], c[0]].into_iter().zip(wanted) {
+                assert!((f64::from(got) - want).abs() < 1e-5, "{got} {want}");
+            }
+        }
+    }
+
+    /// y = w x + noise with w in the slab N(0, 1.3²) for sure: q comes to rest at the posterior of w, whose
+    /// precision is Σx² + 1/1.3². Many weights of the same problem, to average over their noise.
+    #[test]
+    fn a_weight_that_is_in_comes_to_rest_at_its_posterior() {
+        let (rows, copies, steps) = (25, 200, 6000);
+        let key = Key::new(4, 0, Stream::Inputs);
+        let x: Vec<f32> = (0..rows).map(|i| 0.5 * key.normal(0, i)).collect();
+        let y: Vec<f32> = (0..rows).map(|i| 0.8 * x[i] + key.normal(1, i)).collect();
+        let sum = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f32>();
+        let (xx, xy) = (sum(&x, &x), sum(&x, &y));
+        let precision = f64::from(xx) + 1.0 / (1.3 * 1.3);
+        let s = Svbnn::default();
+        let o = s.objective((0.5f64).ln(), rows);
+        let mut q = Variational::start(copies, 1);
+        q.theta.fill(30.0);
+        let mut adam = [Adam::new(copies), Adam::new(copies)];
+        let [mut d_mu, mut d_rho, mut d_theta] = [(); 3].map(|()| vec![0.0; copies]);
+        let (mut mean, mut sd) = (0.0, 0.0);
+        for step in 0..steps {
+            q.draw(9, step);
+            let slope = |w: &f32| (xx * w - xy) / rows as f32;
+            let g: Vec<f32> = q.weights.iter().map(slope).collect();
+            q.gradients(o, &g, [&mut d_mu, &mut d_rho, &mut d_theta]);
+            adam[0].step(step, s.rate, &mut q.mu, &d_mu);
+            adam[1].step(step, s.rate, &mut q.rho, &d_rho);
+            if step >= steps / 2 {
+                let share = 1.0 / (steps / 2 * copies as u64) as f64;
+                mean += q.mu.iter().map(|m| f64::from(*m)).sum::<f64>() * share;
+                sd += q.rho.iter().map(|r| f64::from(softplus(*r))).sum::<f64>() * share;
+            }
+        }
+        let want = (f64::from(xy) / precision, precision.powf(-0.5));
+        assert!((mean - want.0).abs() < 0.02, "{mean} {want:?}");
+        assert!((sd / want.1 - 1.0).abs() < 0.05, "{sd} {want:?}");
     }
 
     #[test]

@@ -136,6 +136,31 @@ fn scores_are_those_of_the_average() {
     assert_eq!(found.posterior.accuracy, accuracy);
     let nll = metrics::negative_log_likelihood_classes(&mean, CLASSES, &run.labels).unwrap();
     assert!((found.posterior.nll - nll).abs() < 1e-12);
+    let (confidences, right) = metrics::confidences(&mean, CLASSES, &run.labels);
+    let selective = metrics::risk_coverage(&confidences, &right).unwrap();
+    let members: Vec<&[f64]> = run.probabilities[2..].iter().map(Vec::as_slice).collect();
+    let unknown = metrics::uncertainty(&members, CLASSES);
+    let over_images = |value: fn(&metrics::Uncertainty) -> f64| {
+        unknown.iter().map(value).sum::<f64>() / IMAGES as f64
+    };
+    let scores = found.posterior;
+    for (name, got, want) in [
+        ("brier", scores.brier, metrics::brier(&mean, CLASSES, &run.labels).unwrap()),
+        ("ece", scores.ece, metrics::ece(&mean, CLASSES, &run.labels, 15).unwrap().ece),
+        (
+            "ece_equal_mass",
+            scores.ece_equal_mass,
+            metrics::ece_equal_mass(&mean, CLASSES, &run.labels, 15).unwrap().ece,
+        ),
+        ("aurc", scores.aurc, selective.aurc),
+        ("excess_aurc", scores.excess_aurc, selective.excess),
+        ("entropy", scores.entropy, over_images(|u| u.entropy)),
+        ("mutual_information", scores.mutual_information, over_images(|u| u.mutual_information)),
+    ] {
+        assert!((got - want).abs() < 1e-12, "{name}: {got} is not {want}");
+    }
+    // Answering the sure images first must help.
+    assert!(scores.aurc < 1.0 - scores.accuracy);
     // The last of each chain alone: numbers 3 and 7.
     let alone = |at: usize| found.snapshots[at].scores.accuracy;
     assert!((found.last.accuracy - 0.5 * (alone(3) + alone(7))).abs() < 1e-12);
@@ -169,6 +194,11 @@ fn images_without_a_class_are_found_out() {
     for score in [foreign.max_probability, foreign.entropy, foreign.mutual_information] {
         assert!(score.unwrap().auroc > 0.6, "{score:?}");
     }
+    // Of no images nothing can be said, and nothing is.
+    let mut run = imagined();
+    run.foreign[0].probabilities.iter_mut().for_each(Vec::clear);
+    let none = evaluate_images(&run.results()).unwrap().foreign.swap_remove(0);
+    assert_eq!((none.images, none.max_probability, none.mutual_information), (0, None, None));
 }
 
 #[test]

@@ -193,3 +193,61 @@ fn line(example: Example, method: Row, asked: usize, runs: &[&Outcome]) -> Summa
         printed: printed(example, method),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::selectors::quality;
+
+    fn run(repeat: u64, columns: &[usize], mse: f64) -> Outcome {
+        let found = quality(columns, &Example::Example1.relevant());
+        Outcome {
+            example: Example::Example1,
+            method: Row::Svbnn,
+            repeat,
+            fingerprint: 0,
+            mse: Some(mse),
+            accuracy: None,
+            last_mse: None,
+            last_accuracy: None,
+            members: 1,
+            fdr: found.fdr,
+            fndr: found.fndr,
+            power: found.power,
+            selected: columns.iter().map(|c| format!("x{}", c + 1)).collect(),
+            perfect: found.exact,
+            path: Vec::new(),
+            chosen: BTreeMap::new(),
+            largest_loss: None,
+            final_loss: None,
+            clipped_steps: None,
+            seconds: 2.0,
+        }
+    }
+
+    /// x1 to x5 matter. Shares are averaged over repeats, and besides counted over all of them together.
+    #[test]
+    fn a_line_has_means_over_repeats_and_pooled_shares() {
+        let runs = [run(1, &[0, 1, 2, 3, 4], 1.0), run(2, &[0, 1, 2, 7, 8, 9, 10, 11, 12], 3.0)];
+        let found = line(Example::Example1, Row::Svbnn, 10, &[&runs[0], &runs[1]]);
+        let close = |got: Option<f64>, want: f64| {
+            assert!((got.unwrap() - want).abs() < 1e-12, "{got:?} is not {want}");
+        };
+        close(found.fdr_mean, 0.5 * (0.0 + 6.0 / 9.0));
+        close(found.fsr_pooled, 6.0 / 14.0);
+        close(found.fndr_mean, 0.5 * (0.0 + 2.0 / 5.0));
+        close(found.nsr_pooled, 2.0 / 10.0);
+        close(found.power_mean, 0.8);
+        close(found.selected_mean, 7.0);
+        let mse = found.mse.unwrap();
+        assert_eq!((mse.mean, mse.n, mse.sd), (2.0, 2, 2f64.sqrt()));
+        assert_eq!((found.asked, found.repeats, found.perfect_repeats), (10, 2, 1));
+        assert_eq!((found.inclusion["x1"], found.inclusion["x4"]), (1.0, 0.5));
+        let missing = line(Example::Example1, Row::Svbnn, 10, &[]);
+        assert_eq!((missing.asked, missing.repeats, missing.fsr_pooled), (10, 0, None));
+        assert_eq!((missing.mse, missing.fdr_mean), (None, None));
+        // Nothing selected is no false selection.
+        let none = run(1, &[], 1.0);
+        close(line(Example::Example1, Row::Svbnn, 1, &[&none]).fsr_pooled, 0.0);
+    }
+}
