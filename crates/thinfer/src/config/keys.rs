@@ -369,7 +369,11 @@ const PLAIN: &[Key] = &[
         Kind::NumberAbove(0.0, 1.0),
         "a layer is frozen whole when at least this share of its kept weights is frozen; absent: 0.9",
     ),
-    key("train.checkpoint_seconds", Kind::NumberAbove(0.0, 1e9), "time between checkpoints"),
+    key(
+        "train.checkpoint_seconds",
+        Kind::NumberAbove(0.0, 1e9),
+        "time between checkpoints; more where writing them would take over 2 % of the time",
+    ),
     key(
         "train.checkpoint_steps",
         Kind::Integer(1, MOST),

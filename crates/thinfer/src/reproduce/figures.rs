@@ -170,6 +170,12 @@ pub fn draw_figure(
             return Err(Error::config("--run", "is to be given once: figure1 shows one run"));
         }
         (Figure::Pruning, several) => {
+            let table = several.iter().position(|(info, _)| !info.config.data.kind.is_images());
+            if let Some(at) = table {
+                let run = runs[at].display();
+                let problem = format!("{run} is a run on a table; figure2 shows runs on images");
+                return Err(Error::config("--run", problem));
+            }
             let named = several.iter().zip(runs);
             let named: Vec<(&Config, &Path)> =
                 named.map(|((info, _), run)| (&info.config, run.as_path())).collect();
@@ -382,5 +388,10 @@ mod tests {
         assert!(error.contains("no paths of weights"), "{error}");
         let error = draw(&[run.clone(), run.clone()]).unwrap_err().to_string();
         assert!(error.contains("given once"), "{error}");
+        let few = ["data.columns=8", "data.train_rows=64", "train.epochs=12"].map(str::to_owned);
+        let (table, on_table) = (Config::parse("", &few).unwrap(), folder.path().join("table"));
+        train(&table, &on_table, Mode::New, &control).unwrap();
+        let both = draw_figure(Figure::Pruning, &[run.clone(), on_table], &run, &Silent);
+        assert!(both.unwrap_err().to_string().contains("table is a run on a table"));
     }
 }

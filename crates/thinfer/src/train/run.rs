@@ -199,6 +199,7 @@ fn run_chain(spec: ChainSpec, data: Examples<'_>, setting: &Setting<'_>) -> Resu
     let clock = chain.spec().clock;
     let mut times = Times::start(own_folder.as_deref(), clock.epoch(chain.step()));
     let mut saved_at = Instant::now();
+    let mut saving = Duration::ZERO;
     let mut saved_step = chain.step();
     let mut told_at = Instant::now();
     let mut told_of_decoding = false;
@@ -227,15 +228,24 @@ fn run_chain(spec: ChainSpec, data: Examples<'_>, setting: &Setting<'_>) -> Resu
         if let Some(folder) = setting.folder {
             let steps = chain.step() - saved_step;
             let due = setting.checkpoint_steps.is_some_and(|every| steps >= every);
-            if due || chain.is_done() || saved_at.elapsed() >= setting.checkpoint_every {
+            let pause = pause(setting.checkpoint_every, saving);
+            if due || chain.is_done() || saved_at.elapsed() >= pause {
+                let began = Instant::now();
                 save_chain(&mut chain, folder)?;
                 times.save()?;
-                saved_at = Instant::now();
-                saved_step = chain.step();
+                (saving, saved_at, saved_step) = (began.elapsed(), Instant::now(), chain.step());
             }
         }
     }
     Ok(result_of(chain, times.into_times()))
+}
+
+/// A run spends at most about one part in so many on its checkpoints.
+const SAVING: u32 = 50;
+
+/// The time to the next checkpoint: longer than asked for where writing the last one took long.
+fn pause(asked_for: Duration, last: Duration) -> Duration {
+    asked_for.max(last.saturating_mul(SAVING))
 }
 
 /// Waiting for more than this share of the time is worth a word of advice.
@@ -441,4 +451,18 @@ fn load_chain_read_only(
     // Later snapshots are only removed when the chain goes on; here no epoch counts as later.
     let spec = ChainSpec { sample_epochs: Vec::new(), ..spec.clone() };
     load_chain(&spec, folder, observer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn checkpoints_that_take_long_are_written_less_often() {
+        let second = Duration::from_secs(1);
+        assert_eq!(pause(30 * second, second / 10), 30 * second);
+        assert_eq!(pause(30 * second, 3 * second), 150 * second);
+        assert_eq!(pause(Duration::MAX, second), Duration::MAX);
+        assert_eq!(pause(second, Duration::MAX), Duration::MAX);
+    }
 }
