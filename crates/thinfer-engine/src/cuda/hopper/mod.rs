@@ -1,5 +1,5 @@
-//! 3x3 convolutions by kernels of our own for Hopper, where cuDNN is measured to be slower: its engines read every
-//! pixel again for each of the nine taps, these read it once.
+//! 3x3 convolutions by kernels of our own for Hopper, used where cuDNN is measured to be slower. A block fetches a
+//! pixel once and reads it for all nine taps.
 
 mod filter;
 mod narrow;
@@ -23,8 +23,6 @@ use crate::error::EngineError;
 
 /// Bytes of shared memory that a block may have, less what barriers take.
 const MEMORY: usize = 225 << 10;
-/// Filters of this size at this stride and padding are known.
-const SIZE: [usize; 2] = [3, 3];
 /// Stages are aligned to the pattern in which shared memory is swizzled.
 const ALIGNED: usize = 1024;
 
@@ -81,7 +79,7 @@ impl Cut {
 fn fits(problem: &Problem) -> bool {
     let g = &problem.geometry;
     problem.precision == Precision::Bf16
-        && g.filter[2..] == SIZE
+        && g.filter[2..] == [3, 3]
         && (g.stride, g.padding) == ([1, 1], [1, 1])
         && g.filter[..2].iter().all(|channels| channels.is_multiple_of(8))
 }

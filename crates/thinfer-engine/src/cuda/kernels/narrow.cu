@@ -10,7 +10,8 @@
 // filter of WRITTEN channels, all taps and all channels that are read, and goes over chunks of 256 pixels: IMAGES
 // images by ROWS rows by WIDTH columns, fetched once with one more pixel on every side. Beyond the edges a fetch
 // gives zeros. Eight by eight pixels are the 64 rows of a product, a tap is the same memory read from another pixel.
-// One thread fetches; two pairs of four warps take turns, one multiplying while the other one writes.
+// One thread fetches; of the groups of four warps that multiply, two pairs take turns, so that one can multiply while
+// the other one writes.
 #define LINE (WIDTH + 2)
 // Bytes of a pixel, and of the channels of a filter that lie together.
 #define PIXEL (READ > 32 ? 128 : 64)
@@ -34,6 +35,7 @@
 struct Shape {
     u32 images, height, written;
 };
+
 __device__ __forceinline__ void fetch_filter(u32 to, const Map* map, u32 barrier, u32 in, u32 tap, u32 out) {
     asm volatile(
         "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5}], "

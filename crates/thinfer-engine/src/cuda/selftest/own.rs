@@ -1,4 +1,4 @@
-//! Convolutions by kernels of our own: whatever a plan would choose, every cut is compared.
+//! Convolutions by kernels of our own: every cut that a plan would measure is compared, whichever it would choose.
 
 use super::setting::encode;
 use super::{Check, worst};

@@ -70,11 +70,12 @@ impl Official {
     /// Whether the file at `path`, packed or not, is the official one, and that in words.
     pub(super) fn compare(&self, kind: DataKind, path: &Path) -> Result<(bool, String)> {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let (found, content) = (md5_of(path)?, content_md5(path)?);
-        let official = self.content(kind);
+        let (found, official) = (md5_of(path)?, self.content(kind));
         if found == self.packed(kind) || found == official {
-            Ok((true, format!("{name}: MD5 {found}, the official file")))
-        } else if content == official {
+            return Ok((true, format!("{name}: MD5 {found}, the official file")));
+        }
+        let content = content_md5(path)?;
+        if content == official {
             let text =
                 format!("{name}: MD5 {found}, packed again; its content is the official one");
             Ok((true, text))
