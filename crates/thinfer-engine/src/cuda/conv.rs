@@ -212,9 +212,9 @@ impl<'a> Chooser<'a> {
         from: &Remembered,
     ) -> Result<Chosen, EngineError> {
         let chosen = match from {
-            Remembered::Own { channels } => {
+            Remembered::Own { cut: name } => {
                 let cuts = Cut::all(problem, self.gpu);
-                let cut = cuts.into_iter().find(|cut| cut.channels() == *channels);
+                let cut = cuts.into_iter().find(|cut| cut.name() == *name);
                 self.own(problem, cut.ok_or_else(|| call("cache", "no such cut"))?)?
             }
             Remembered::Library { list, at, engine: number } => {
@@ -271,7 +271,7 @@ impl<'a> Chooser<'a> {
             let Some(time) = self.again(&own) else { continue };
             if best.is_none_or(|best| time < best) {
                 best = Some(time);
-                found = Some((Remembered::Own { channels: cut.channels() }, own));
+                found = Some((Remembered::Own { cut: cut.name() }, own));
             }
         }
         // A failed run must not be reported by the next call.
@@ -405,26 +405,26 @@ fn in_turn<T>(first: Vec<T>, second: Vec<T>) -> Vec<T> {
 }
 
 /// What was chosen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum Remembered {
     /// An engine, by where it stands in cuDNN's lists.
     Library { list: usize, at: usize, engine: i64 },
-    /// Our own kernel with tiles of so many channels.
-    Own { channels: usize },
+    /// Our own kernel, by what its cut is called.
+    Own { cut: String },
 }
 
 impl Remembered {
     fn text(&self) -> String {
         match self {
             Remembered::Library { list, at, engine } => format!("{list} {at} {engine}\n"),
-            Remembered::Own { channels } => format!("own {channels}\n"),
+            Remembered::Own { cut } => format!("own {cut}\n"),
         }
     }
 
     fn parse(text: &str) -> Option<Self> {
         let parts: Vec<&str> = text.split_whitespace().collect();
         match parts[..] {
-            ["own", channels] => Some(Self::Own { channels: channels.parse().ok()? }),
+            ["own", cut] => Some(Self::Own { cut: cut.to_owned() }),
             [list, at, engine] => Some(Self::Library {
                 list: list.parse().ok()?,
                 at: at.parse().ok()?,
@@ -450,12 +450,13 @@ mod tests {
     }
     #[test]
     fn what_was_chosen_is_read_as_it_was_written() {
-        for it in
-            [Remembered::Library { list: 1, at: 12, engine: -3 }, Remembered::Own { channels: 80 }]
-        {
+        for it in [
+            Remembered::Library { list: 1, at: 12, engine: -3 },
+            Remembered::Own { cut: "80t".into() },
+        ] {
             assert_eq!(Remembered::parse(&it.text()), Some(it));
         }
-        for text in ["", "own", "own x", "1 2", "1 2 3 4"] {
+        for text in ["", "own", "own 80 t", "1 2", "1 2 3 4"] {
             assert_eq!(Remembered::parse(text), None, "{text}");
         }
     }

@@ -8,9 +8,9 @@ use crate::cuda::dnn::Geometry;
 use crate::cuda::error::Named;
 use crate::error::EngineError;
 
-/// Input channels of a tile, of which the kernel knows these.
+/// Columns of a tile, which are input channels unless it is turned, of which the kernel knows these.
 const TILES: [usize; 4] = [80, 64, 48, 32];
-/// Output channels of a tile.
+/// Its rows, which are output channels unless it is turned.
 const OUT: usize = 64;
 /// Pixels that are fetched together, or fewer.
 const PIXELS: usize = 128;
@@ -20,7 +20,7 @@ const STAGES: usize = 6;
 const THREADS: u32 = 512;
 /// Threads of a block that adds up.
 const SUMMERS: usize = 256;
-/// Inputs below which most of a tile would be empty.
+/// Columns below which most of a tile would be empty.
 const LEAST: usize = 24;
 /// Tiles may compute this many times the least number of channels to be worth measuring.
 const WASTE: f64 = 1.25;
@@ -34,8 +34,10 @@ const SUMMED: f64 = 4e6;
 /// How a filter gradient is cut into blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cut {
-    /// Input channels of a tile.
-    pub(super) inputs: usize,
+    /// Columns of a tile.
+    inputs: usize,
+    /// Whether rows of a tile are input channels and its columns output channels.
+    turned: bool,
     /// Columns, rows and images of a chunk of pixels.
     width: usize,
     rows: usize,
@@ -48,36 +50,51 @@ pub(crate) struct Cut {
 impl Cut {
     /// Those worth measuring, the likeliest first.
     pub(super) fn all(geometry: &Geometry, multiprocessors: usize) -> Vec<Cut> {
-        let channels = geometry.filter[1];
-        if channels < LEAST {
-            return Vec::new();
-        }
-        let padded = |tile: &usize| channels.next_multiple_of(*tile);
-        let mut tiles = TILES.to_vec();
-        tiles.sort_by_key(padded);
-        let most = WASTE * padded(&tiles[0]) as f64;
-        tiles.retain(|tile| padded(tile) as f64 <= most);
-        let cut = |tile: usize| Cut::new(geometry, tile, multiprocessors);
-        tiles.into_iter().take(CANDIDATES).filter_map(cut).collect()
+        let both = TILES.into_iter().flat_map(|tile| [(tile, false), (tile, true)]);
+        let cut = |(tile, turned)| Cut::new(geometry, tile, turned, multiprocessors);
+        let mut cuts: Vec<Cut> = both.filter_map(cut).collect();
+        // What is computed; of those that compute as much, the likeliest are wide and not turned.
+        cuts.sort_by_key(|cut| (cut.computed(geometry), cut.turned));
+        let most = cuts.first().map_or(0.0, |cut| WASTE * cut.computed(geometry) as f64);
+        cuts.retain(|cut| cut.computed(geometry) as f64 <= most);
+        cuts.truncate(CANDIDATES);
+        cuts
     }
 
-    fn new(geometry: &Geometry, inputs: usize, multiprocessors: usize) -> Option<Cut> {
+    fn new(
+        geometry: &Geometry,
+        inputs: usize,
+        turned: bool,
+        multiprocessors: usize,
+    ) -> Option<Cut> {
         let [all, _, height, width] = geometry.output;
         // Eight pixels in a row are read together, and sixteen at a time.
         let width = width.next_multiple_of(8);
         let rows = (PIXELS / width).clamp(1, height);
         let images = (PIXELS / (width * rows)).clamp(1, all);
         let images = if (rows * images * width).is_multiple_of(16) { images } else { images + 1 };
-        let mut cut = Cut { inputs, width, rows, images, stages: 0, splits: 1 };
+        let mut cut = Cut { inputs, turned, width, rows, images, stages: 0, splits: 1 };
         cut.stages = (MEMORY / cut.stage_bytes()).min(STAGES);
         cut.splits = cut.best_splits(geometry, multiprocessors);
         // With fewer, fetching and multiplying would take turns. A box has at most 256 pixels a side.
-        (cut.stages >= 3 && width + 2 <= 256).then_some(cut)
+        let fits = cut.stages >= 3 && width + 2 <= 256 && cut.sides(geometry)[1] >= LEAST;
+        fits.then_some(cut)
+    }
+
+    /// Channels in rows and in columns of tiles.
+    fn sides(&self, geometry: &Geometry) -> [usize; 2] {
+        let [outputs, inputs, ..] = geometry.filter;
+        if self.turned { [inputs, outputs] } else { [outputs, inputs] }
     }
 
     fn tiles(&self, geometry: &Geometry) -> usize {
-        let [outputs, inputs, ..] = geometry.filter;
-        outputs.div_ceil(OUT) * inputs.div_ceil(self.inputs)
+        let [rows, columns] = self.sides(geometry);
+        rows.div_ceil(OUT) * columns.div_ceil(self.inputs)
+    }
+
+    /// Pairs of channels of all tiles.
+    fn computed(&self, geometry: &Geometry) -> usize {
+        self.tiles(geometry) * OUT * self.inputs
     }
 
     fn chunks(&self, geometry: &Geometry) -> usize {
@@ -108,13 +125,20 @@ impl Cut {
     /// What the kernel is compiled with.
     pub(super) fn defines(&self) -> Vec<String> {
         let Cut { inputs, width, rows, images, stages, .. } = self;
-        vec![
+        let mut defines = vec![
             format!("IN={inputs}"),
             format!("WIDTH={width}"),
             format!("ROWS={rows}"),
             format!("IMAGES={images}"),
             format!("STAGES={stages}"),
-        ]
+        ];
+        defines.extend(self.turned.then(|| "TURNED".to_owned()));
+        defines
+    }
+
+    /// What it is remembered by.
+    pub(super) fn name(&self) -> String {
+        format!("{}{}", self.inputs, if self.turned { "-turned" } else { "" })
     }
 
     /// Bytes of sums of all blocks.
@@ -155,9 +179,15 @@ impl Filter {
     ) -> Result<(), EngineError> {
         let (g, cut) = (&self.geometry, &self.cut);
         let Cut { width, rows, images, splits, .. } = *cut;
-        let x = Map::pixels(x, g.input, together(cut.inputs), [width + 2, rows + 2, images])?;
-        let dy = Map::pixels(dy, g.output, 2 * OUT, [width, rows, images])?;
-        let [outputs, inputs, ..] = g.filter;
+        let [(wide, wide_shape), (whole, whole_shape)] = if cut.turned {
+            [(dy, g.output), (x, g.input)]
+        } else {
+            [(x, g.input), (dy, g.output)]
+        };
+        let border = [width + 2, rows + 2, images];
+        let x = Map::pixels(wide, wide_shape, together(cut.inputs), border)?;
+        let dy = Map::pixels(whole, whole_shape, 2 * OUT, [width, rows, images])?;
+        let [outputs, inputs] = cut.sides(g);
         let shape = [g.output[0], g.output[2], inputs, outputs, splits];
         let shape = Value::Words(shape.map(|size| size as u32).to_vec()).slot();
         let partial = Value::At(workspace).slot();
@@ -179,10 +209,13 @@ impl Filter {
             shared_mem_bytes: 0,
         };
         let to = Value::At(dw).slot();
-        let [quads, splits, shares] =
-            [quads, splits, shares].map(|value| Value::U32(value as u32).slot());
+        let numbers = [quads, splits, shares, inputs, outputs];
+        let numbers = numbers.map(|value| Value::U32(value as u32).slot());
         let mut sum = stream.launch_builder(&self.sum);
-        sum.arg(&partial).arg(&to).arg(&quads).arg(&splits).arg(&shares);
+        sum.arg(&partial).arg(&to);
+        for number in &numbers {
+            sum.arg(number);
+        }
         // SAFETY: these are the arguments of `filter_sum`, and the gradient has that many numbers.
         unsafe { sum.launch(config) }.named("filter_sum")?;
         Ok(())
@@ -200,7 +233,7 @@ mod tests {
             for batch in [1, 3, 64, 128] {
                 for inputs in TILES {
                     let g = geometry(batch, 160, 96, side);
-                    let Some(cut) = Cut::new(&g, inputs, 132) else {
+                    let Some(cut) = Cut::new(&g, inputs, side % 2 == 0, 132) else {
                         // Long rows, two images of them, and pixels that are mostly border are too much for
                         // three stages.
                         assert!([1, 33, 112].contains(&side), "{side} {inputs}");
@@ -221,10 +254,22 @@ mod tests {
     fn blocks_are_about_as_many_as_multiprocessors_or_more() {
         for (channels, side) in [(160, 32), (320, 16), (640, 8)] {
             let g = geometry(128, channels, channels, side);
-            let cut = Cut::new(&g, 80, 132).unwrap();
+            let cut = Cut::new(&g, 80, false, 132).unwrap();
             let blocks = cut.tiles(&g) * cut.splits;
             let waves = blocks.div_ceil(132);
             assert!(blocks as f64 > 0.85 * (waves * 132) as f64, "{cut:?}: {blocks}");
         }
+    }
+
+    /// No tile is half empty where turning it helps.
+    #[test]
+    fn tiles_are_turned_where_outputs_are_few() {
+        let first = |inputs, outputs| Cut::all(&geometry(64, inputs, outputs, 32), 132)[0].name();
+        assert_eq!(first(64, 32), "32-turned");
+        assert_eq!(first(128, 40), "48-turned");
+        assert_eq!(first(64, 64), "64");
+        assert_eq!(first(32, 64), "32");
+        assert_eq!(first(160, 160), "80");
+        assert!(Cut::all(&geometry(64, 16, 16, 32), 132).is_empty());
     }
 }

@@ -52,17 +52,17 @@ impl Cut {
                 filter::Cut::all(geometry, multiprocessors).into_iter().map(Cut::Filter).collect()
             }
             Direction::Forward | Direction::Data => {
-                let cut = narrow::Cut::new(geometry, problem.direction, multiprocessors);
-                cut.into_iter().map(Cut::Narrow).collect()
+                let cuts = narrow::Cut::all(geometry, problem.direction, multiprocessors);
+                cuts.into_iter().map(Cut::Narrow).collect()
             }
         }
     }
 
-    /// Channels of a tile, by which a cut is remembered.
-    pub(crate) fn channels(&self) -> usize {
+    /// What a cut is remembered by: unlike that of any other for the same problem, and one word.
+    pub(crate) fn name(&self) -> String {
         match self {
-            Cut::Filter(cut) => cut.inputs,
-            Cut::Narrow(cut) => cut.written,
+            Cut::Filter(cut) => cut.name(),
+            Cut::Narrow(cut) => cut.name(),
         }
     }
 
@@ -225,7 +225,7 @@ pub(super) mod tests {
     /// Kernels of some networks and what they are compiled with, for a test that compiles them.
     pub(in crate::cuda) fn examples() -> Vec<(&'static str, Vec<String>)> {
         let shapes = [(128, 32), (64, 16), (64, 8), (64, 4), (2, 56), (3, 7)];
-        let channels = [(64, 64), (32, 48), (48, 32), (160, 160), (16, 160)];
+        let channels = [(64, 64), (32, 48), (48, 32), (160, 160), (16, 160), (208, 96), (112, 40)];
         let directions = [Direction::Forward, Direction::Data, Direction::Filter];
         let mut kernels: Vec<_> = shapes
             .into_iter()

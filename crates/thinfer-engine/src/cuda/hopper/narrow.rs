@@ -1,4 +1,4 @@
-//! Forward passes and input gradients that read few channels (`kernels/narrow.cu`).
+//! Forward passes and input gradients that read few channels or write few (`kernels/narrow.cu`).
 
 use cudarc::driver::{CudaFunction, CudaStream, LaunchConfig, PushKernelArg};
 
@@ -10,10 +10,18 @@ use crate::error::EngineError;
 
 /// Channels that a block writes, of which the kernel knows these.
 const TILES: [usize; 3] = [64, 48, 32];
-/// The most channels that are read: a block keeps their whole filter.
-const MOST_READ: usize = 64;
-/// Columns, rows and images of a chunk of 256 pixels.
-const CHUNKS: [[usize; 3]; 3] = [[32, 8, 1], [16, 16, 1], [8, 8, 4]];
+/// Channels that are read together.
+const PLANE: usize = 64;
+/// Columns, rows and images of a chunk, with 256 pixels first and then, where there are such, with 128.
+const CHUNKS: [[usize; 3]; 5] = [[32, 8, 1], [16, 16, 1], [16, 8, 1], [8, 8, 4], [8, 8, 2]];
+/// Channels of which the library's tiles waste nothing.
+const WHOLE: usize = 128;
+/// What a product costs besides its channels, in channels: its pixels are read from shared memory all the same.
+const BESIDES: usize = 24;
+/// How much longer than with the likeliest tile a pass may be expected to take to be worth measuring, and how many
+/// tiles are.
+const WASTE: f64 = 1.4;
+const CANDIDATES: usize = 2;
 /// Into how many stages what is on its way is cut at most.
 const STAGES: usize = 4;
 /// Threads of a block, of which all but the last 128 multiply.
@@ -26,7 +34,7 @@ pub(crate) struct Cut {
     /// Channels that are read, in whole products.
     read: usize,
     /// Channels that a block writes.
-    pub(super) written: usize,
+    written: usize,
     width: usize,
     rows: usize,
     images: usize,
@@ -36,44 +44,73 @@ pub(crate) struct Cut {
 }
 
 impl Cut {
-    /// `None` where it reads too many channels, or pixels do not come in squares of eight.
-    pub(super) fn new(
+    /// Those worth measuring, the likeliest first. None where pixels do not come in squares of eight, where the
+    /// filter is too large to be kept, and where the library's tiles fit exactly.
+    pub(super) fn all(
         geometry: &Geometry,
         direction: Direction,
         multiprocessors: usize,
-    ) -> Option<Cut> {
+    ) -> Vec<Cut> {
         let [read, all] = channels(geometry, direction);
-        let [batch, _, height, width] = geometry.output;
-        let [width, rows, images] = CHUNKS.into_iter().find(|chunk| chunk[0] == width)?;
-        if read > MOST_READ || !height.is_multiple_of(rows) {
-            return None;
+        if [read, all].iter().all(|channels| channels.is_multiple_of(WHOLE)) {
+            return Vec::new();
         }
-        let written = TILES.into_iter().min_by_key(|tile| all.next_multiple_of(*tile))?;
-        let read = read.next_multiple_of(16);
-        let tiles = all.div_ceil(written);
-        let chunks = batch.div_ceil(images) * (height / rows);
-        let blocks = [(multiprocessors / tiles).clamp(1, chunks), tiles];
-        let mut cut = Cut { direction, read, written, width, rows, images, stages: 0, blocks };
-        cut.stages = ((MEMORY - cut.filter_bytes()) / cut.stage_bytes()).min(STAGES);
-        (cut.stages >= 2).then_some(cut)
+        let cost = |tile: usize| all.div_ceil(tile) * (tile + BESIDES);
+        let mut tiles = TILES.to_vec();
+        tiles.sort_by_key(|tile| cost(*tile));
+        let cut = |tile: usize| Cut::new(geometry, direction, tile, multiprocessors);
+        let mut cuts: Vec<Cut> = tiles.into_iter().filter_map(cut).collect();
+        let most = cuts.first().map_or(0.0, |cut| WASTE * cost(cut.written) as f64);
+        cuts.retain(|cut| cost(cut.written) as f64 <= most);
+        cuts.truncate(CANDIDATES);
+        cuts
     }
 
-    /// Bytes of a pixel in shared memory.
-    fn pixel(&self) -> usize {
-        if self.read > 32 { 128 } else { 64 }
+    fn new(
+        geometry: &Geometry,
+        direction: Direction,
+        written: usize,
+        multiprocessors: usize,
+    ) -> Option<Cut> {
+        let [read, all] = channels(geometry, direction);
+        let [batch, _, height, wide] = geometry.output;
+        let read = read.next_multiple_of(16);
+        let tiles = all.div_ceil(written);
+        let cut = |[width, rows, images]: [usize; 3]| {
+            let chunks = batch.div_ceil(images) * (height / rows);
+            let blocks = [(multiprocessors / tiles).clamp(1, chunks.max(1)), tiles];
+            let mut cut = Cut { direction, read, written, width, rows, images, stages: 0, blocks };
+            cut.stages = MEMORY.saturating_sub(cut.filter_bytes()) / cut.stage_bytes();
+            cut.stages = cut.stages.min(STAGES);
+            cut
+        };
+        let fits = |[width, rows, _]: &[usize; 3]| *width == wide && height.is_multiple_of(*rows);
+        CHUNKS.into_iter().filter(fits).map(cut).find(|cut| cut.stages >= 2)
+    }
+
+    /// Bytes of a pixel in the last plane, in shared memory.
+    fn last(&self) -> usize {
+        2 * ((self.read - 1) % PLANE + 1).next_power_of_two()
     }
 
     fn filter_bytes(&self) -> usize {
-        (9 * self.written * self.pixel()).next_multiple_of(ALIGNED)
+        let pixel = 2 * PLANE * ((self.read - 1) / PLANE) + self.last();
+        (9 * self.written * pixel).next_multiple_of(ALIGNED)
     }
 
     fn stage_bytes(&self) -> usize {
         let pixels = self.images * (self.rows + 2) * (self.width + 2);
-        (pixels * self.pixel()).next_multiple_of(ALIGNED)
+        let pixel = if self.read > PLANE { 2 * PLANE } else { self.last() };
+        (pixels * pixel).next_multiple_of(ALIGNED)
     }
 
     fn memory(&self) -> usize {
         self.filter_bytes() + self.stages * self.stage_bytes()
+    }
+
+    /// What it is remembered by.
+    pub(super) fn name(&self) -> String {
+        self.written.to_string()
     }
 
     /// What the kernel is compiled with.
@@ -125,10 +162,14 @@ impl Narrow {
         let data = cut.direction == Direction::Data;
         let (from, read, to) = if data { (y, g.output, x) } else { (x, g.input, y) };
         let fetched = [cut.width + 2, cut.rows + 2, cut.images];
-        let pixels = Map::pixels(from, read, cut.pixel(), fetched)?;
-        let half = cut.pixel() / 2;
-        let fetched = if data { [together(cut.written) / 2, half] } else { [half, cut.written] };
-        let filter = Map::filter(w, g.filter, fetched)?;
+        let pixels = |bytes: usize| Map::pixels(from, read, bytes, fetched);
+        let filter = |bytes: usize| {
+            let (written, read) = (cut.written, bytes / 2);
+            let fetched = if data { [together(written) / 2, read] } else { [read, written] };
+            Map::filter(w, g.filter, fetched)
+        };
+        let maps =
+            [pixels(2 * PLANE)?, pixels(cut.last())?, filter(2 * PLANE)?, filter(cut.last())?];
         let [_, written] = channels(g, cut.direction);
         let shape = [g.output[0], g.output[2], written].map(|size| size as u32);
         let (to, shape) = (Value::At(to).slot(), Value::Words(shape.to_vec()).slot());
@@ -138,7 +179,10 @@ impl Narrow {
             shared_mem_bytes: cut.memory() as u32,
         };
         let mut launch = stream.launch_builder(&self.function);
-        launch.arg(&pixels).arg(&filter).arg(&to).arg(&shape);
+        for map in &maps {
+            launch.arg(map);
+        }
+        launch.arg(&to).arg(&shape);
         // SAFETY: these are the arguments of `narrow`, and it writes as many channels of as many pixels as there
         // are.
         unsafe { launch.launch(config) }.named("narrow")?;
@@ -154,15 +198,21 @@ mod tests {
     #[test]
     fn cuts_fit_into_memory_and_write_all_channels() {
         for side in [8, 16, 32] {
-            for read in [8, 24, 48, 64] {
+            for read in [8, 24, 48, 64, 80, 128] {
                 for written in [8, 40, 64, 80, 160] {
                     let g = geometry(5, read, written, side);
-                    let cut = Cut::new(&g, Direction::Forward, 132).unwrap();
-                    assert_eq!(cut.images * cut.rows * cut.width, 256);
-                    assert!(cut.memory() <= MEMORY && cut.read >= read, "{cut:?}");
-                    assert!(cut.blocks[1] * cut.written >= written, "{cut:?}");
-                    let turned = Cut::new(&geometry(5, written, read, side), Direction::Data, 132);
-                    assert_eq!(turned.unwrap().blocks, cut.blocks);
+                    let cuts = Cut::all(&g, Direction::Forward, 132);
+                    assert!(!cuts.is_empty(), "{side} {read} {written}");
+                    for cut in &cuts {
+                        let pixels = cut.images * cut.rows * cut.width;
+                        assert!([128, 256].contains(&pixels), "{cut:?}");
+                        assert!(cut.memory() <= MEMORY && cut.read >= read, "{cut:?}");
+                        assert!(cut.blocks[1] * cut.written >= written, "{cut:?}");
+                    }
+                    let turned = geometry(5, written, read, side);
+                    let turned = Cut::all(&turned, Direction::Data, 132);
+                    assert_eq!(turned.len(), cuts.len());
+                    assert_eq!(turned[0].blocks, cuts[0].blocks);
                 }
             }
         }
@@ -170,11 +220,12 @@ mod tests {
 
     #[test]
     fn what_it_cannot_do_is_refused() {
-        let refused = |g: Geometry| Cut::new(&g, Direction::Forward, 132).is_none();
-        assert!(refused(geometry(5, 72, 64, 32)));
+        let refused = |g: Geometry| Cut::all(&g, Direction::Forward, 132).is_empty();
+        assert!(refused(geometry(5, 400, 64, 32)));
         assert!(refused(geometry(5, 64, 64, 28)));
-        let mut low = geometry(5, 64, 64, 16);
-        (low.input[2], low.output[2]) = (8, 8);
+        assert!(refused(geometry(5, 128, 256, 16)));
+        let mut low = geometry(5, 64, 64, 32);
+        (low.input[2], low.output[2]) = (4, 4);
         assert!(refused(low));
     }
 }

@@ -9,6 +9,12 @@
 // reach beyond the last channel. One thread fetches; three groups of four warps multiply, one for each
 // row r of the filter, and a tap s is the same memory read one pixel later.
 //
+// A tile of 64 outputs is half empty where there are 32. The sum is the same over the pixels that x has,
+//
+//   dw[o][r][s][i] = sum over images and pixels (y, x) of x[y][x][i] * dy[y - r + 1][x - s + 1][o]
+//
+// so with TURNED x and dy change places: "in" and "out" stand for outputs and inputs, and taps are turned around.
+//
 // `filter_parts` writes what each block has summed, `filter_sum` adds that up in its order.
 #define OUT 64
 #define STEPS (IMAGES * ROWS * WIDTH / 16)
@@ -149,8 +155,8 @@ extern "C" __global__ void __launch_bounds__(MULTIPLIERS + 128, 1) filter_parts(
 }
 
 // Blocks of 256 threads, of which `shares` add up the splits of the same four neighbours.
-extern "C" __global__ void __launch_bounds__(256) filter_sum(const float4* partial, uint2* dw, u32 quads, u32 splits,
-                                                            u32 shares) {
+extern "C" __global__ void __launch_bounds__(256) filter_sum(const float4* partial, u16* dw, u32 quads, u32 splits,
+                                                            u32 shares, u32 in, u32 out) {
     __shared__ float4 sums[256];
     const u32 wide = 256 / shares, share = threadIdx.x / wide, i = blockIdx.x * wide + threadIdx.x % wide;
     float4 sum = make_float4(0.f, 0.f, 0.f, 0.f);
@@ -174,5 +180,15 @@ extern "C" __global__ void __launch_bounds__(256) filter_sum(const float4* parti
         sum.z += v.z;
         sum.w += v.w;
     }
-    dw[i] = make_uint2(to_bf16x2(sum.x, sum.y), to_bf16x2(sum.z, sum.w));
+    const uint2 four = make_uint2(to_bf16x2(sum.x, sum.y), to_bf16x2(sum.z, sum.w));
+#ifdef TURNED
+    const u32 column = 4 * i % in, tap = 4 * i / in % 9, row = 4 * i / in / 9;
+    u16* to = dw + ((size_t)column * 9 + 8 - tap) * out + row;
+    to[0] = (u16)four.x;
+    to[9 * out] = (u16)(four.x >> 16);
+    to[18 * out] = (u16)four.y;
+    to[27 * out] = (u16)(four.y >> 16);
+#else
+    ((uint2*)dw)[i] = four;
+#endif
 }

@@ -1,4 +1,4 @@
-// A 3x3 convolution of stride 1 and padding 1 that reads few channels, for compute capability 9.0: forward,
+// A 3x3 convolution of stride 1 and padding 1 that reads few channels or writes few, for compute capability 9.0: forward,
 //
 //   y[p][o] = sum over taps (r, s) and inputs i of x[p + (r - 1, s - 1)][i] * w[o][r][s][i]
 //
@@ -7,14 +7,23 @@
 //   dx[p][i] = sum over taps (r, s) and outputs o of dy[p + (r - 1, s - 1)][o] * w[o][2 - r][2 - s][i]
 //
 // Below "read" and "written" are what is called i and o in the first and o and i in the second. A block keeps the
-// filter of WRITTEN channels, all taps and all channels that are read, and goes over chunks of 256 pixels: IMAGES
-// images by ROWS rows by WIDTH columns, fetched once with one more pixel on every side. Beyond the edges a fetch
-// gives zeros. Eight by eight pixels are the 64 rows of a product, a tap is the same memory read from another pixel.
-// One thread fetches; of the groups of four warps that multiply, two pairs take turns, so that one can multiply while
-// the other one writes.
+// filter of WRITTEN channels, all taps and all channels that are read, and goes over chunks of 128 or 256 pixels: IMAGES
+// images by ROWS rows by WIDTH columns, fetched with one more pixel on every side, 64 channels at a time. Beyond the
+// edges a fetch gives zeros. Eight by eight pixels are the 64 rows of a product, a tap is the same memory read from
+// another pixel. One thread fetches; of the groups of four warps that multiply, two pairs take turns, so that one can
+// multiply while the other one writes.
 #define LINE (WIDTH + 2)
-// Bytes of a pixel, and of the channels of a filter that lie together.
-#define PIXEL (READ > 32 ? 128 : 64)
+// Channels that are read lie in planes: FULL of 64, and a last one of LAST.
+#define FULL ((READ - 1) / 64)
+#if READ - 64 * FULL > 32
+#define LAST 64
+#elif READ - 64 * FULL > 16
+#define LAST 32
+#else
+#define LAST 16
+#endif
+#define LAST_STEPS ((READ - 64 * FULL + 15) / 16)
+// Bytes of the channels of a filter that lie together.
 #if WRITTEN % 64 == 0
 #define TOGETHER 128
 #elif WRITTEN % 32 == 0
@@ -22,13 +31,13 @@
 #else
 #define TOGETHER 32
 #endif
-#define PLANES (2 * WRITTEN / TOGETHER)
-#define PLANE (PIXEL / 2 * TOGETHER)
-#define TAP (WRITTEN * PIXEL)
-#define FILTER WHOLE(9 * TAP)
-#define BOX (IMAGES * (ROWS + 2) * LINE * PIXEL)
-#define STAGE WHOLE(BOX)
-#define STEPS ((READ + 15) / 16)
+// A tap of a plane of 64 channels, and all taps of all planes.
+#define TAP (WRITTEN * 128)
+#define FILTER (9 * WRITTEN * (128 * FULL + 2 * LAST))
+#define PIXELS (IMAGES * (ROWS + 2) * LINE)
+#define STAGE WHOLE(PIXELS * (FULL > 0 ? 128 : 2 * LAST))
+// Squares of eight by eight pixels that a group has of a chunk.
+#define SQUARES (IMAGES * ROWS * WIDTH / 128)
 #define MULTIPLIERS 512
 #define SUMS (WRITTEN / 2)
 
@@ -64,12 +73,53 @@ __device__ __forceinline__ void multiply(float (&d)[SUMS], u64 a, u64 b, u32 add
 #endif
 }
 
+// Fetches all taps of a plane of BYTES a pixel; returns where the next one goes.
+template <u32 BYTES>
+__device__ __forceinline__ u32 fetch_plane(u32 to, const Map* w, u32 barrier, u32 written, u32 read) {
+    for (u32 tap = 0; tap < 9; tap++, to += WRITTEN * BYTES) {
+#ifdef DATA
+        for (u32 part = 0; part < 2 * WRITTEN / TOGETHER; part++) {
+            fetch_filter(to + part * (BYTES / 2 * TOGETHER), w, barrier, written + part * (TOGETHER / 2), 8 - tap, read);
+        }
+#else
+        fetch_filter(to, w, barrier, read, tap, written);
+#endif
+    }
+    return to;
+}
+
+// Adds what a plane of BYTES a pixel has to the sums of a group's squares, which start at these places.
+template <u32 BYTES, u32 STEPS>
+__device__ __forceinline__ void add_plane(float (&d)[SQUARES][SUMS], const u32 (&start)[SQUARES], u32 filter, u32 added) {
+    products_begin();
+#pragma unroll
+    for (u32 tap = 0; tap < 9; tap++) {
+#pragma unroll
+        for (u32 k = 0; k < STEPS; k++) {
+            const u32 from = filter + tap * WRITTEN * BYTES;
+#ifdef DATA
+            const u64 b = matrix(from + k * 16 * TOGETHER, BYTES / 2 * TOGETHER, 8 * TOGETHER, TOGETHER);
+#else
+            const u64 b = matrix(from + k * 32, 0, 8 * BYTES, BYTES);
+#endif
+#pragma unroll
+            for (u32 t = 0; t < SQUARES; t++) {
+                const u32 at = start[t] + (tap / 3 * LINE + tap % 3) * BYTES + k * 32;
+                multiply(d[t], matrix(at, 0, LINE * BYTES, BYTES), b, added + tap + k);
+            }
+        }
+    }
+    products_end();
+}
+
 extern "C" __global__ void __launch_bounds__(MULTIPLIERS + 128, 1) narrow(
-    const __grid_constant__ Map x, const __grid_constant__ Map w, u16* y, Shape p) {
+    const __grid_constant__ Map x, const __grid_constant__ Map x_last, const __grid_constant__ Map w,
+    const __grid_constant__ Map w_last, u16* y, Shape p) {
     extern __shared__ __align__(1024) u8 memory[];
-    __shared__ __align__(8) u64 barriers[2 * STAGES + 1];
-    const u32 base = shared_address(memory), pixels = base + FILTER;
+    __shared__ __align__(8) u64 barriers[2 * STAGES + 3];
+    const u32 base = shared_address(memory), pixels = base + WHOLE(FILTER);
     const u32 full = shared_address(barriers), empty = full + 8 * STAGES, filter = empty + 8 * STAGES;
+    const u32 go = filter + 8;
     const u32 written = blockIdx.y * WRITTEN;
     const u32 high = p.height / ROWS, chunks = (p.images + IMAGES - 1) / IMAGES * high;
     if (threadIdx.x == 0) {
@@ -78,71 +128,75 @@ extern "C" __global__ void __launch_bounds__(MULTIPLIERS + 128, 1) narrow(
             start_barrier(empty + 8 * s, 2);
         }
         start_barrier(filter, 1);
+        start_barrier(go, 2);
+        start_barrier(go + 8, 2);
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
     __syncthreads();
     if (threadIdx.x >= MULTIPLIERS) {
         asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
         if (threadIdx.x == MULTIPLIERS) {
-            expect(filter, 9 * TAP);
-            for (u32 tap = 0; tap < 9; tap++) {
-#ifdef DATA
-                for (u32 plane = 0; plane < PLANES; plane++) {
-                    fetch_filter(base + tap * TAP + plane * PLANE, &w, filter, written + plane * (TOGETHER / 2), 8 - tap, 0);
-                }
-#else
-                fetch_filter(base + tap * TAP, &w, filter, 0, tap, written);
-#endif
-            }
+            expect(filter, FILTER);
+            u32 to = base;
+            for (u32 plane = 0; plane < FULL; plane++) to = fetch_plane<128>(to, &w, filter, written, 64 * plane);
+            fetch_plane<2 * LAST>(to, &w_last, filter, written, 64 * FULL);
             u32 stage = 0, turn = 0;
             for (u32 chunk = blockIdx.x; chunk < chunks; chunk += gridDim.x) {
-                wait_for(empty + 8 * stage, turn ^ 1);
-                expect(full + 8 * stage, BOX);
-                fetch_pixels(pixels + stage * STAGE, &x, full + 8 * stage, 0, -1, (int)(chunk % high * ROWS) - 1,
-                             chunk / high * IMAGES);
-                if (++stage == STAGES) stage = 0, turn ^= 1;
+                for (u32 plane = 0; plane <= FULL; plane++) {
+                    wait_for(empty + 8 * stage, turn ^ 1);
+                    expect(full + 8 * stage, PIXELS * (plane < FULL ? 128 : 2 * LAST));
+                    fetch_pixels(pixels + stage * STAGE, plane < FULL ? &x : &x_last, full + 8 * stage, 64 * plane, -1,
+                                 (int)(chunk % high * ROWS) - 1, chunk / high * IMAGES);
+                    if (++stage == STAGES) stage = 0, turn ^= 1;
+                }
             }
         }
     } else {
         asm volatile("setmaxnreg.inc.sync.aligned.u32 104;");
         const u32 group = threadIdx.x / 128, pair = group / 2, lane = threadIdx.x % 32;
-        u32 stage = pair % STAGES, turn = pair / STAGES % 2;
+        // The planes of a chunk are stages one after the other; those of the other pair's chunks are passed over.
+        u32 stage = pair * (FULL + 1), turn = 0, mine = pair ^ 1;
+        const auto wrap = [&] {
+            while (stage >= STAGES) stage -= STAGES, turn ^= 1;
+        };
+        wrap();
         wait_for(filter, 0);
         for (u32 chunk = blockIdx.x + pair * gridDim.x; chunk < chunks; chunk += 2 * gridDim.x) {
-            wait_for(full + 8 * stage, turn);
-            float d[2][SUMS];
-            products_begin();
-            u32 start[2];
+            float d[SQUARES][SUMS];
+            u32 start[SQUARES], from = base;
+            const auto begin = [&](u32 bytes) {
+                wait_for(full + 8 * stage, turn);
 #pragma unroll
-            for (u32 t = 0; t < 2; t++) {
-                // Which eight by eight pixels: columns first, then rows, then images.
-                const u32 square = group % 2 * 2 + t;
-                const u32 column = square % (WIDTH / 8), row = square / (WIDTH / 8) % (ROWS / 8);
-                const u32 image = square / (WIDTH / 8) / (ROWS / 8);
-                start[t] = pixels + stage * STAGE + ((image * (ROWS + 2) + row * 8) * LINE + column * 8) * PIXEL;
-            }
-#pragma unroll
-            for (u32 tap = 0; tap < 9; tap++) {
-#pragma unroll
-                for (u32 k = 0; k < STEPS; k++) {
-#ifdef DATA
-                    const u64 b = matrix(base + tap * TAP + k * 16 * TOGETHER, PLANE, 8 * TOGETHER, TOGETHER);
-#else
-                    const u64 b = matrix(base + tap * TAP + k * 32, 0, 8 * PIXEL, PIXEL);
-#endif
-#pragma unroll
-                    for (u32 t = 0; t < 2; t++) {
-                        const u32 at = start[t] + (tap / 3 * LINE + tap % 3) * PIXEL + k * 32;
-                        multiply(d[t], matrix(at, 0, LINE * PIXEL, PIXEL), b, tap + k > 0);
-                    }
+                for (u32 t = 0; t < SQUARES; t++) {
+                    // Which eight by eight pixels: columns first, then rows, then images.
+                    const u32 square = group % 2 * SQUARES + t;
+                    const u32 column = square % (WIDTH / 8), row = square / (WIDTH / 8) % (ROWS / 8);
+                    const u32 image = square / (WIDTH / 8) / (ROWS / 8);
+                    start[t] = pixels + stage * STAGE + ((image * (ROWS + 2) + row * 8) * LINE + column * 8) * bytes;
                 }
+            };
+            const auto end = [&] {
+                products_wait<0>();
+                if (threadIdx.x % 128 == 0) arrive(empty + 8 * stage);
+                stage++;
+                wrap();
+            };
+            // With few stages, what a pair waits for may be two turns of a stage away, and a barrier tells only one
+            // turn from the next: a pair begins when the other one has got all that it waits for.
+            if (FULL > 0) wait_for(go + 8 * pair, mine);
+            mine ^= 1;
+            for (u32 plane = 0; plane < FULL; plane++, from += 9 * TAP) {
+                begin(128);
+                add_plane<128, 4>(d, start, from, plane);
+                end();
             }
-            products_end();
-            products_wait<0>();
-            if (threadIdx.x % 128 == 0) arrive(empty + 8 * stage);
+            begin(2 * LAST);
+            add_plane<2 * LAST, LAST_STEPS>(d, start, from, FULL);
+            if (FULL > 0 && threadIdx.x % 128 == 0) arrive(go + 8 * (pair ^ 1));
+            end();
 #pragma unroll
-            for (u32 t = 0; t < 2; t++) {
-                const u32 square = group % 2 * 2 + t;
+            for (u32 t = 0; t < SQUARES; t++) {
+                const u32 square = group % 2 * SQUARES + t;
                 const u32 image = chunk / high * IMAGES + square / (WIDTH / 8) / (ROWS / 8);
                 if (image >= p.images) continue;
                 const u32 column = square % (WIDTH / 8) * 8 + lane / 4;
@@ -164,8 +218,8 @@ extern "C" __global__ void __launch_bounds__(MULTIPLIERS + 128, 1) narrow(
                     }
                 }
             }
-            stage += 2;
-            if (stage >= STAGES) stage -= STAGES, turn ^= 1;
+            stage += FULL + 1;
+            wrap();
         }
     }
 }

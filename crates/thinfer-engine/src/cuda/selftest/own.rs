@@ -12,7 +12,7 @@ use crate::noise::{Key, Stream};
 
 /// Batch, height, width, inputs and outputs: one image and many, sides of no multiple of eight, tiles that
 /// reach beyond the channels, and shapes of real networks.
-const CASES: [[usize; 5]; 13] = [
+const CASES: [[usize; 5]; 20] = [
     [1, 1, 1, 32, 16],
     [1, 5, 7, 24, 8],
     [3, 13, 9, 40, 72],
@@ -26,6 +26,13 @@ const CASES: [[usize; 5]; 13] = [
     [5, 16, 8, 64, 64],
     [2, 32, 16, 56, 64],
     [2, 32, 32, 16, 72],
+    [7, 16, 16, 128, 40],
+    [3, 16, 16, 80, 128],
+    [41, 8, 8, 208, 96],
+    [5, 8, 8, 72, 208],
+    [300, 8, 8, 112, 40],
+    [9, 32, 32, 88, 32],
+    [40, 16, 16, 72, 24],
 ];
 
 /// The result is rounded to bf16, half a unit of 2⁻⁸; sums are f32 in another order.
@@ -53,7 +60,7 @@ pub(super) fn own(gpu: &Gpu) -> Result<Vec<Check>, EngineError> {
             let want = tensors.on_cpu(&geometry, direction);
             for cut in cuts {
                 let shape = format!("{batch} of {height}x{width}, {inputs} to {outputs}");
-                let tiles = cut.channels();
+                let tiles = cut.name();
                 let name = format!("convolution {direction:?} of {shape} in tiles of {tiles}");
                 let (first, second) = tensors.on_gpu(gpu, &geometry, direction, cut)?;
                 let apart = if first == second { worst(&first, &want, 0.0) } else { f64::INFINITY };
