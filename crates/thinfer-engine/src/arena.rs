@@ -430,12 +430,39 @@ fn clip_factor(gradient: &[f32], marks: &[u8], clip: Clip) -> f32 {
     if norm > clip.most { (clip.most / norm) as f32 } else { 1.0 }
 }
 
-fn gather<T: Copy>(to: &mut [T], from: &[T], at: &[u32]) {
-    to.iter_mut().zip(at).for_each(|(to, at)| *to = from[*at as usize]);
+fn gather<T: Copy + Send + Sync>(to: &mut [T], from: &[T], at: &[u32]) {
+    let some = |(to, at): (&mut [T], &[u32])| {
+        to.iter_mut().zip(at).for_each(|(to, at)| *to = from[*at as usize]);
+    };
+    if at.len() <= WORTH_SHARING {
+        some((to, at));
+    } else {
+        to.par_chunks_mut(WORTH_SHARING).zip(at.par_chunks(WORTH_SHARING)).for_each(some);
+    }
 }
 
-fn scatter<T: Copy>(to: &mut [T], from: &[T], at: &[u32]) {
-    from.iter().zip(at).for_each(|(from, at)| to[*at as usize] = *from);
+/// The inverse of [`gather`]. Places rise nearly everywhere; where they do, both halves of them go to parts of `to`
+/// that do not meet.
+fn scatter<T: Copy + Send + Sync>(to: &mut [T], mut from: &[T], at: &[u32]) {
+    for rising in at.chunk_by(|a, b| a < b) {
+        let (these, others) = from.split_at(rising.len());
+        scatter_rising(to, 0, these, rising);
+        from = others;
+    }
+}
+
+/// `to` begins with place `first`.
+fn scatter_rising<T: Copy + Send + Sync>(to: &mut [T], first: u32, from: &[T], at: &[u32]) {
+    if at.len() <= WORTH_SHARING {
+        from.iter().zip(at).for_each(|(from, at)| to[(*at - first) as usize] = *from);
+        return;
+    }
+    let ((a, b), (from_a, from_b)) = (at.split_at(at.len() / 2), from.split_at(at.len() / 2));
+    let (to_a, to_b) = to.split_at_mut((b[0] - first) as usize);
+    rayon::join(
+        || scatter_rising(to_a, first, from_a, a),
+        || scatter_rising(to_b, b[0], from_b, b),
+    );
 }
 
 fn copy<T: Copy>(what: &'static str, to: &mut [T], from: &[T]) -> Result<(), EngineError> {
@@ -475,5 +502,24 @@ mod tests {
         let mut arena = Arena::flat(4, 0);
         let got = arena.set_weights(&[1.0; 3]);
         assert_eq!(got, Err(EngineError::Size { what: "the weights", got: 3, expected: 4 }));
+    }
+
+    /// Large enough to be shared, rising but for two places, with gaps.
+    #[test]
+    fn what_is_gathered_is_scattered_to_where_it_was() {
+        let places = |from: u32, to: u32| (from..to).filter(|i| i % 7 != 3);
+        let at: Vec<u32> = places(0, 60_000)
+            .chain(places(90_000, 200_000))
+            .chain(places(60_000, 70_000))
+            .collect();
+        let from: Vec<f32> = (0..200_000).map(|i| i as f32).collect();
+        let mut part = vec![0.0; at.len()];
+        gather(&mut part, &from, &at);
+        assert!(part.iter().zip(&at).all(|(value, at)| *value == *at as f32));
+        let mut to = vec![-1.0; from.len()];
+        scatter(&mut to, &part, &at);
+        let mut want = vec![-1.0; from.len()];
+        at.iter().for_each(|i| want[*i as usize] = *i as f32);
+        assert_eq!(to, want);
     }
 }

@@ -32,7 +32,8 @@ const RUNS: usize = 10;
 const LAUNCH: f32 = 0.01;
 /// How much slower than the best one an engine may be in a single run before it is given up.
 const SLOW: f32 = 1.5;
-/// Multiply-adds below which launching takes longer than computing, and engines that are measured then.
+/// Multiply-adds below which launching takes longer than computing, and engines that are measured then and where
+/// there are kernels of our own, which are mostly faster.
 const SMALL: usize = 50_000_000;
 const FEW: usize = 8;
 /// Engines that are measured in haste.
@@ -254,16 +255,16 @@ impl<'a> Chooser<'a> {
             let engines = dnn::engines(graph, dnn::LISTS[list]).unwrap_or_default();
             engines.into_iter().enumerate().map(|(at, engine)| (list, at, engine)).collect()
         };
+        let cuts = Cut::all(problem, self.gpu);
         let found = if problem.hasty {
             self.fastest(problem, &list(0), HASTY)
-        } else if problem.multiply_adds() < SMALL {
+        } else if problem.multiply_adds() < SMALL || !cuts.is_empty() {
             self.fastest(problem, &list(0), FEW)
         } else {
             // Where one guess is bad the other is good, and the best is rarely far down in both.
             self.fastest(problem, &in_turn(list(0), list(1)), usize::MAX)
         };
         let mut found = found.or_else(|| self.fastest(problem, &list(2), usize::MAX));
-        let cuts = Cut::all(problem, self.gpu);
         let library = found.as_ref().filter(|_| !cuts.is_empty());
         let mut best = library.and_then(|(_, library)| self.again(library));
         for cut in cuts {

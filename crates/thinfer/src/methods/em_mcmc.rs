@@ -119,10 +119,16 @@ impl EmMcmcMethod {
         !self.config.regrow || self.frozen(epoch)
     }
 
+    /// Whether an epoch before this one has done all that is left to do once pruning has ended.
+    fn settled(&self, epoch: usize) -> bool {
+        let since = epoch.checked_sub(1).is_some_and(|before| self.frozen(before));
+        since && self.config.after_freeze == AfterFreeze::Slab
+    }
+
     /// One EM step and one pruning step over all groups.
     fn assign(&self, arena: &mut Arena, epoch: usize) {
         let config = &self.config;
-        if epoch <= config.warm_up_epochs {
+        if epoch <= config.warm_up_epochs || self.settled(epoch) {
             return;
         }
         let (weights, marks) = arena.weights_and_marks();
@@ -152,7 +158,7 @@ impl EmMcmcMethod {
         for groups in &self.groups {
             let marks = &arena.marks()[groups.range()];
             all += marks.len();
-            without += marks.iter().filter(|mark| *mark & bit == 0).count();
+            without += marks.len() - prune::count(marks, bit);
         }
         without as f64 / all.max(1) as f64
     }
@@ -204,6 +210,10 @@ impl Method for EmMcmcMethod {
 
     fn drops_for_good(&self, epoch: usize) -> bool {
         self.config.cadence == Cadence::Epoch && self.holds_at_zero(epoch)
+    }
+
+    fn drops_no_more(&self, epoch: usize) -> bool {
+        self.frozen(epoch)
     }
 
     fn needs_host(&self) -> Option<&'static str> {

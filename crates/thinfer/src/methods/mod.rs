@@ -94,6 +94,11 @@ pub trait Method: Send + Sync {
         false
     }
 
+    /// Whether nothing is pruned any more from this epoch on.
+    fn drops_no_more(&self, _epoch: usize) -> bool {
+        false
+    }
+
     /// Why the method cannot run where the host sees weights between epochs only, as on a GPU.
     fn needs_host(&self) -> Option<&'static str> {
         None

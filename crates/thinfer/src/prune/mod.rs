@@ -8,6 +8,7 @@ pub use channels::Channels;
 pub use groups::{Grouping, Groups, group_network};
 pub use target::{Goal, HardThreshold, Target};
 
+use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 /// The weight takes part in the network (hard mask = 1).
@@ -18,6 +19,14 @@ pub const SLAB: u8 = 2;
 pub const FIXED: u8 = 4;
 /// How every weight starts.
 pub const ALIVE: u8 = KEEP | SLAB;
+/// Marks that a thread counts at a time.
+const PIECE: usize = 1 << 16;
+
+/// How many marks have all of these bits.
+pub fn count(marks: &[u8], bits: u8) -> usize {
+    let of = |marks: &[u8]| marks.iter().filter(|mark| *mark & bits == bits).count();
+    if marks.len() <= PIECE { of(marks) } else { marks.par_chunks(PIECE).map(of).sum() }
+}
 
 /// What is compared with the hard threshold λ₂.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

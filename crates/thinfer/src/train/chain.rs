@@ -23,7 +23,7 @@ use crate::error::{Error, Result};
 use crate::images::Classifier;
 use crate::methods::{Method, Rates, Tick, initialize};
 use crate::metrics;
-use crate::prune::KEEP;
+use crate::prune::{KEEP, count};
 use crate::schedule::{Clock, Schedule};
 
 pub use self::record::{Record, Snapshot};
@@ -102,6 +102,8 @@ pub struct Chain {
     cuda: Option<CudaChain>,
     /// The smaller network in use, where there is one.
     cut: Option<Cut>,
+    /// How many weights were kept when a smaller one was last thought about, and whether more would be pruned.
+    considered: Option<(usize, bool)>,
     /// Parameters that are frozen whole.
     held: Held,
     /// The weights at the end of the last cycle, where weights may be frozen; empty before the first.
@@ -133,6 +135,7 @@ impl Chain {
             stepper: None,
             cuda: None,
             cut: None,
+            considered: None,
             held: Held::default(),
             cycle_end: Vec::new(),
             judge: None,
@@ -207,8 +210,16 @@ impl Chain {
         if !spec.method.drops_for_good(epoch) {
             return Ok(());
         }
+        let last = spec.method.drops_no_more(epoch);
+        // With the marks of before and less of the run ahead, what did not pay pays even less.
+        let now = Some((count(self.arena.marks(), KEEP), last));
+        if self.considered == now {
+            return Ok(());
+        }
+        self.considered = now;
         let epochs = spec.clock.epochs - epoch;
-        let ahead = Ahead { when: spec.shrink, rows, epochs, on_cuda };
+        let (when, batch) = (spec.shrink, spec.batch);
+        let ahead = Ahead { when, rows, epochs, batch, on_cuda, last };
         let next = Cut::next(&spec.network, self.arena.marks(), self.cut.as_ref(), ahead)?;
         if let Some(cut) = next {
             (self.cut, self.stepper, self.judge) = (Some(cut), None, None);
@@ -477,7 +488,7 @@ impl Chain {
 
 /// The share of parameters that are pruned.
 fn sparsity(marks: &[u8]) -> f64 {
-    marks.iter().filter(|mark| *mark & KEEP == 0).count() as f64 / marks.len().max(1) as f64
+    (marks.len() - count(marks, KEEP)) as f64 / marks.len().max(1) as f64
 }
 
 /// The input columns that some kept weight still reads.

@@ -10,21 +10,23 @@ use std::sync::Arc;
 use thinfer_engine::{Network, Node, NodeId, Op};
 
 use crate::error::Result;
-use crate::prune::KEEP;
+use crate::prune::{KEEP, count};
 use crate::shrink::{Layout, Shrunk, shrink};
 
 /// A smaller network has to do at most this share of the work of the one in use.
 const WORTHWHILE: f64 = 0.75;
 /// What it saves until the end of the run has to be this many times what building it costs.
 const TIMES_THE_COST: f64 = 3.0;
+/// The same for the last one: where nothing is pruned any more, no better one will come.
+const LAST_TIMES_THE_COST: f64 = 1.5;
 /// Multiply-adds that making a plan is taken to cost: far more on a GPU, where engines for new shapes
 /// have to be searched.
 const CPU_COST: f64 = 2e8;
 const CUDA_COST: f64 = 3e14;
-/// The share of the time that a GPU saves, of the share of multiply-adds that is gone: a ResNet-18
-/// with 56 % fewer took 13 % less at batch 64, 16 % at 256 and 21 % at 512 on an H200
-/// (`results/shrink`), which is 0.24, 0.29 and 0.37.
-const CUDA_SAVES: f64 = 0.3;
+/// The share of the time that a GPU saves, of the share of multiply-adds that is gone, below this many
+/// rows of a batch and from there on, as measured on an H200 (`results/shrink`).
+const CUDA_SAVES: [f64; 2] = [0.3, 0.5];
+const LARGE_BATCH: usize = 256;
 
 /// The smaller network in use.
 #[derive(Clone)]
@@ -56,8 +58,12 @@ pub(crate) struct Ahead {
     pub(crate) rows: usize,
     /// Epochs, this one included.
     pub(crate) epochs: usize,
+    /// Rows of a step.
+    pub(crate) batch: usize,
     /// Whether a GPU computes.
     pub(crate) on_cuda: bool,
+    /// Whether nothing is pruned any more.
+    pub(crate) last: bool,
 }
 
 impl Cut {
@@ -80,11 +86,13 @@ impl Cut {
         now: Option<&Cut>,
         ahead: Ahead,
     ) -> Result<Option<Cut>> {
-        let kept = |marks: &[u8]| marks.iter().filter(|mark| *mark & KEEP != 0).count();
+        let kept = |marks: &[u8]| count(marks, KEEP);
         let work = now.map_or(network, |cut| &cut.small.network).multiply_adds() as f64;
+        let (worthwhile, times) =
+            if ahead.last { (1.0, LAST_TIMES_THE_COST) } else { (WORTHWHILE, TIMES_THE_COST) };
         // A smaller network need not be built to see that it would not be small enough.
         let few = match ahead.when {
-            Shrinking::WhereItPays => work_of(network, marks) as f64 <= WORTHWHILE * work,
+            Shrinking::WhereItPays => work_of(network, marks) as f64 <= worthwhile * work,
             Shrinking::Always => kept(marks) < now.map_or(marks.len(), |cut| kept(&cut.keep)),
             Shrinking::Never => false,
         };
@@ -99,9 +107,10 @@ impl Cut {
         }
         // Forward, and back to inputs and to weights.
         let saved = 3.0 * (work - less) * ahead.rows as f64 * ahead.epochs as f64;
+        let saves = CUDA_SAVES[usize::from(ahead.batch >= LARGE_BATCH)];
         let (saved, cost) =
-            if ahead.on_cuda { (CUDA_SAVES * saved, CUDA_COST) } else { (saved, CPU_COST) };
-        let pays = less <= WORTHWHILE * work && saved >= TIMES_THE_COST * cost;
+            if ahead.on_cuda { (saves * saved, CUDA_COST) } else { (saved, CPU_COST) };
+        let pays = less < work && less <= worthwhile * work && saved >= times * cost;
         Ok(pays.then_some(cut))
     }
 
@@ -133,7 +142,7 @@ fn work_of(network: &Network, marks: &[u8]) -> usize {
     let of = |(at, node): (usize, &Node)| {
         let (Op::Linear { weight, .. } | Op::Conv2d { weight, .. }) = node.op else { return 0 };
         let marks = &marks[network.params()[weight].range()];
-        let kept = marks.iter().filter(|mark| *mark & KEEP != 0).count();
+        let kept = count(marks, KEEP);
         network.node_multiply_adds(NodeId(at)) / marks.len().max(1) * kept
     };
     network.nodes().iter().enumerate().map(of).sum()
@@ -157,7 +166,8 @@ mod tests {
         let network = network();
         let mut marks = vec![3; network.params().len()];
         let when = Shrinking::WhereItPays;
-        let ahead = |rows, epochs| Ahead { when, rows, epochs, on_cuda: false };
+        let ahead =
+            |rows, epochs| Ahead { when, rows, epochs, batch: 64, on_cuda: false, last: false };
         let next = |marks: &[u8], now: Option<&Cut>, ahead| {
             Cut::next(&network, marks, now, ahead).unwrap()
         };
@@ -205,7 +215,8 @@ mod tests {
         let kept = marks.iter().filter(|mark| **mark != 0).count();
         assert!(4 * kept > 3 * whole, "{kept} of {whole}: few weights went");
         let when = Shrinking::WhereItPays;
-        let ahead = Ahead { when, rows: 10_000, epochs: 100, on_cuda: false };
+        let (rows, epochs, batch) = (10_000, 100, 64);
+        let ahead = Ahead { when, rows, epochs, batch, on_cuda: false, last: false };
         let cut = Cut::next(&network, &marks, None, ahead).unwrap().unwrap();
         assert!(4 * cut.small.network.multiply_adds() < network.multiply_adds());
     }
@@ -218,16 +229,21 @@ mod tests {
         let weight = network.params().find("conv2.weight").unwrap();
         marks[weight.range()].iter_mut().skip(16 * weight.fan_in()).for_each(|mark| *mark = 0);
         let when = Shrinking::WhereItPays;
-        let next = |epochs| {
-            let ahead = Ahead { when, rows: 1_000_000, epochs, on_cuda: true };
+        let next_of = |epochs, batch, last| {
+            let ahead = Ahead { when, rows: 1_000_000, epochs, batch, on_cuda: true, last };
             Cut::next(&network, &marks, None, ahead).unwrap()
         };
+        let next = |epochs| next_of(epochs, 64, false);
         // What would be saved if time were multiply-adds, in units of what the rule asks for.
         let less = next(usize::MAX >> 20).unwrap().small.network.multiply_adds();
         let an_epoch = 3.0 * (network.multiply_adds() - less) as f64 * 1e6;
         let enough = (TIMES_THE_COST * CUDA_COST / an_epoch).ceil() as usize;
         assert!(next(2 * enough).is_none(), "the time that is saved is less");
         assert!(next(4 * enough).is_some());
+        // A large batch saves more, and the last cut needs less.
+        assert!(next_of(9 * enough / 4, 512, false).is_some());
+        assert!(next_of(2 * enough, 64, true).is_some());
+        assert!(next_of(enough, 64, true).is_none());
     }
 
     #[test]

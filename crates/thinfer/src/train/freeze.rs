@@ -11,7 +11,7 @@ use std::ops::Range;
 use thinfer_engine::{Arena, Network, Op};
 
 use super::run::ChainResult;
-use crate::prune::{FIXED, Groups, KEEP, live_groups};
+use crate::prune::{FIXED, Groups, KEEP, count, live_groups};
 
 /// When weights are frozen.
 #[derive(Clone, Debug, PartialEq)]
@@ -70,8 +70,7 @@ impl Freezing {
 
 /// How many weights are kept, and how many of them are frozen.
 fn kept_and_frozen(marks: &[u8]) -> (usize, usize) {
-    let kept = marks.iter().filter(|mark| *mark & KEEP != 0);
-    kept.fold((0, 0), |(all, still), mark| (all + 1, still + usize::from(mark & FIXED != 0)))
+    (count(marks, KEEP), count(marks, KEEP | FIXED))
 }
 
 /// The share of kept parameters that are frozen.

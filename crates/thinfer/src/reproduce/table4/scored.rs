@@ -100,6 +100,10 @@ impl Method for Scored {
         self.method.drops_for_good(epoch)
     }
 
+    fn drops_no_more(&self, epoch: usize) -> bool {
+        self.method.drops_no_more(epoch)
+    }
+
     fn needs_host(&self) -> Option<&'static str> {
         self.method.needs_host()
     }
