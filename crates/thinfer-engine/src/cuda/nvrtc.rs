@@ -48,11 +48,13 @@ pub(crate) mod source {
     pub(crate) const FILTER: &str = concat!(
         include_str!("kernels/common.cuh"),
         include_str!("kernels/hopper.cuh"),
+        include_str!("kernels/sums.cuh"),
         include_str!("kernels/filter.cu")
     );
     pub(crate) const NARROW: &str = concat!(
         include_str!("kernels/common.cuh"),
         include_str!("kernels/hopper.cuh"),
+        include_str!("kernels/pixels.cuh"),
         include_str!("kernels/narrow.cu")
     );
 }

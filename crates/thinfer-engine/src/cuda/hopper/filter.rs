@@ -70,7 +70,10 @@ impl Cut {
         let images = if (rows * images * width).is_multiple_of(16) { images } else { images + 1 };
         let mut cut = Cut { inputs, width, rows, images, stages: 0, splits: 1 };
         cut.stages = (MEMORY / cut.stage_bytes()).min(STAGES);
-        cut.splits = cut.best_splits(geometry, multiprocessors);
+        let blocks = [cut.tiles(geometry), cut.chunks(geometry)];
+        let sums = geometry.filter.iter().product::<usize>() as f64 * 4.0 / SUMMED;
+        let sums = sums * TILES[0] as f64 / inputs as f64;
+        cut.splits = best_splits(blocks, BESIDES, sums, multiprocessors);
         // With fewer, fetching and multiplying would take turns. A box has at most 256 pixels a side.
         (cut.stages >= 3 && width + 2 <= 256).then_some(cut)
     }
@@ -85,19 +88,6 @@ impl Cut {
         images.div_ceil(self.images) * height.div_ceil(self.rows)
     }
 
-    /// Few blocks leave multiprocessors without work, many have much to add up.
-    fn best_splits(&self, geometry: &Geometry, multiprocessors: usize) -> usize {
-        let (tiles, chunks) = (self.tiles(geometry), self.chunks(geometry));
-        let tile = (OUT * TILES[0]) as f64 / (OUT * self.inputs) as f64;
-        let sums = geometry.filter.iter().product::<usize>() as f64 * 4.0 / SUMMED * tile;
-        let cost = |splits: usize| {
-            let waves = (tiles * splits).div_ceil(multiprocessors) as f64;
-            waves * (chunks.div_ceil(splits) as f64 + BESIDES) + splits as f64 * sums
-        };
-        let all = 1..=chunks.min(2 * multiprocessors);
-        all.min_by(|a, b| cost(*a).total_cmp(&cost(*b))).unwrap_or(1)
-    }
-
     fn stage_bytes(&self) -> usize {
         let whole = |bytes: usize| bytes.next_multiple_of(ALIGNED);
         let outputs = self.images * self.rows * self.width * 2 * OUT;
@@ -109,7 +99,7 @@ impl Cut {
     pub(super) fn defines(&self) -> Vec<String> {
         let Cut { inputs, width, rows, images, stages, .. } = self;
         vec![
-            format!("IN={inputs}"),
+            format!("TILE={inputs}"),
             format!("WIDTH={width}"),
             format!("ROWS={rows}"),
             format!("IMAGES={images}"),
@@ -170,23 +160,50 @@ impl Filter {
         parts.arg(&x).arg(&dy).arg(&partial).arg(&shape);
         // SAFETY: these are the arguments of `filter_parts`, and the workspace has room for its sums.
         unsafe { parts.launch(config) }.named("filter_parts")?;
-        let quads = outputs * 9 * inputs / 4;
-        // Few splits are added by one thread; for many there would be too few threads.
-        let shares = (splits / 4).next_power_of_two().min(8);
-        let config = LaunchConfig {
-            grid_dim: (quads.div_ceil(SUMMERS / shares) as u32, 1, 1),
-            block_dim: (SUMMERS as u32, 1, 1),
-            shared_mem_bytes: 0,
-        };
-        let to = Value::At(dw).slot();
-        let [quads, splits, shares] =
-            [quads, splits, shares].map(|value| Value::U32(value as u32).slot());
-        let mut sum = stream.launch_builder(&self.sum);
-        sum.arg(&partial).arg(&to).arg(&quads).arg(&splits).arg(&shares);
-        // SAFETY: these are the arguments of `filter_sum`, and the gradient has that many numbers.
-        unsafe { sum.launch(config) }.named("filter_sum")?;
-        Ok(())
+        add_up(stream, &self.sum, g.filter, [workspace, dw], splits)
     }
+}
+
+/// How many blocks share the chunks of a tile, where what a block does besides them and the sums of all tiles take as
+/// long as so many chunks. Few blocks leave multiprocessors without work, many have much to add up.
+pub(super) fn best_splits(
+    [tiles, chunks]: [usize; 2],
+    besides: f64,
+    sums: f64,
+    multiprocessors: usize,
+) -> usize {
+    let cost = |splits: usize| {
+        let waves = (tiles * splits).div_ceil(multiprocessors) as f64;
+        waves * (chunks.div_ceil(splits) as f64 + besides) + splits as f64 * sums
+    };
+    let all = 1..=chunks.min(2 * multiprocessors);
+    all.min_by(|a, b| cost(*a).total_cmp(&cost(*b))).unwrap_or(1)
+}
+
+/// Puts the addition of the sums of all splits on a stream.
+pub(super) fn add_up(
+    stream: &CudaStream,
+    function: &CudaFunction,
+    filter: [usize; 4],
+    [from, to]: [u64; 2],
+    splits: usize,
+) -> Result<(), EngineError> {
+    let quads = filter.iter().product::<usize>() / 4;
+    // Few splits are added by one thread; for many there would be too few threads.
+    let shares = (splits / 4).next_power_of_two().min(8);
+    let config = LaunchConfig {
+        grid_dim: (quads.div_ceil(SUMMERS / shares) as u32, 1, 1),
+        block_dim: (SUMMERS as u32, 1, 1),
+        shared_mem_bytes: 0,
+    };
+    let [from, to] = [from, to].map(|address| Value::At(address).slot());
+    let [quads, splits, shares] =
+        [quads, splits, shares].map(|value| Value::U32(value as u32).slot());
+    let mut sum = stream.launch_builder(function);
+    sum.arg(&from).arg(&to).arg(&quads).arg(&splits).arg(&shares);
+    // SAFETY: these are the arguments of `filter_sum`, and the gradient has that many numbers.
+    unsafe { sum.launch(config) }.named("filter_sum")?;
+    Ok(())
 }
 
 #[cfg(test)]
