@@ -200,7 +200,7 @@ impl<'a> Chooser<'a> {
 
     fn file(&self, problem: &Problem) -> Option<std::path::PathBuf> {
         // With other kernels of our own another choice may be the best.
-        let own = (env!("CARGO_PKG_VERSION"), nvrtc::source::FILTER, nvrtc::source::NARROW);
+        let own = (env!("CARGO_PKG_VERSION"), nvrtc::source::HOPPER);
         let key = (problem, self.gpu.name(), result::get_version(), own);
         let name = format!("{:016x}.txt", nvrtc::digest(&key));
         Some(nvrtc::cache_folder()?.join("convolutions").join(name))

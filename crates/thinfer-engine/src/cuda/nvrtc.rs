@@ -48,13 +48,29 @@ pub(crate) mod source {
     pub(crate) const FILTER: &str = concat!(
         include_str!("kernels/common.cuh"),
         include_str!("kernels/hopper.cuh"),
+        include_str!("kernels/sums.cuh"),
         include_str!("kernels/filter.cu")
     );
     pub(crate) const NARROW: &str = concat!(
         include_str!("kernels/common.cuh"),
         include_str!("kernels/hopper.cuh"),
+        include_str!("kernels/pixels.cuh"),
         include_str!("kernels/narrow.cu")
     );
+    pub(crate) const STRIDED: &str = concat!(
+        include_str!("kernels/common.cuh"),
+        include_str!("kernels/hopper.cuh"),
+        include_str!("kernels/pixels.cuh"),
+        include_str!("kernels/strided.cu")
+    );
+    pub(crate) const STRIDED_FILTER: &str = concat!(
+        include_str!("kernels/common.cuh"),
+        include_str!("kernels/hopper.cuh"),
+        include_str!("kernels/sums.cuh"),
+        include_str!("kernels/strided_filter.cu")
+    );
+    /// Those of convolutions for Hopper.
+    pub(crate) const HOPPER: [&str; 4] = [FILTER, NARROW, STRIDED, STRIDED_FILTER];
 }
 
 /// NVRTC's version, where the library can be loaded.

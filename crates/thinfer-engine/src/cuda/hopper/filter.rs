@@ -8,9 +8,9 @@ use crate::cuda::dnn::Geometry;
 use crate::cuda::error::Named;
 use crate::error::EngineError;
 
-/// Columns of a tile, which are input channels unless it is turned, of which the kernel knows these.
+/// Columns of a tile, which are input channels unless it is swapped, of which the kernel knows these.
 const TILES: [usize; 4] = [80, 64, 48, 32];
-/// Its rows, which are output channels unless it is turned.
+/// Its rows, which are output channels unless it is swapped.
 const OUT: usize = 64;
 /// Pixels that are fetched together, or fewer.
 const PIXELS: usize = 128;
@@ -37,7 +37,7 @@ pub(crate) struct Cut {
     /// Columns of a tile.
     inputs: usize,
     /// Whether rows of a tile are input channels and its columns output channels.
-    turned: bool,
+    swapped: bool,
     /// Columns, rows and images of a chunk of pixels.
     width: usize,
     rows: usize,
@@ -51,10 +51,10 @@ impl Cut {
     /// Those worth measuring, the likeliest first.
     pub(super) fn all(geometry: &Geometry, multiprocessors: usize) -> Vec<Cut> {
         let both = TILES.into_iter().flat_map(|tile| [(tile, false), (tile, true)]);
-        let cut = |(tile, turned)| Cut::new(geometry, tile, turned, multiprocessors);
+        let cut = |(tile, swapped)| Cut::new(geometry, tile, swapped, multiprocessors);
         let mut cuts: Vec<Cut> = both.filter_map(cut).collect();
-        // What is computed; of those that compute as much, the likeliest are wide and not turned.
-        cuts.sort_by_key(|cut| (cut.computed(geometry), cut.turned));
+        // What is computed; of those that compute as much, the likeliest are wide and not swapped.
+        cuts.sort_by_key(|cut| (cut.computed(geometry), cut.swapped));
         let most = cuts.first().map_or(0.0, |cut| WASTE * cut.computed(geometry) as f64);
         cuts.retain(|cut| cut.computed(geometry) as f64 <= most);
         cuts.truncate(CANDIDATES);
@@ -64,7 +64,7 @@ impl Cut {
     fn new(
         geometry: &Geometry,
         inputs: usize,
-        turned: bool,
+        swapped: bool,
         multiprocessors: usize,
     ) -> Option<Cut> {
         let [all, _, height, width] = geometry.output;
@@ -73,9 +73,12 @@ impl Cut {
         let rows = (PIXELS / width).clamp(1, height);
         let images = (PIXELS / (width * rows)).clamp(1, all);
         let images = if (rows * images * width).is_multiple_of(16) { images } else { images + 1 };
-        let mut cut = Cut { inputs, turned, width, rows, images, stages: 0, splits: 1 };
+        let mut cut = Cut { inputs, swapped, width, rows, images, stages: 0, splits: 1 };
         cut.stages = (MEMORY / cut.stage_bytes()).min(STAGES);
-        cut.splits = cut.best_splits(geometry, multiprocessors);
+        let blocks = [cut.tiles(geometry), cut.chunks(geometry)];
+        let sums = geometry.filter.iter().product::<usize>() as f64 * 4.0 / SUMMED;
+        let sums = sums * TILES[0] as f64 / inputs as f64;
+        cut.splits = best_splits(blocks, BESIDES, sums, multiprocessors);
         // With fewer, fetching and multiplying would take turns. A box has at most 256 pixels a side.
         let fits = cut.stages >= 3 && width + 2 <= 256 && cut.sides(geometry)[1] >= LEAST;
         fits.then_some(cut)
@@ -84,7 +87,7 @@ impl Cut {
     /// Channels in rows and in columns of tiles.
     fn sides(&self, geometry: &Geometry) -> [usize; 2] {
         let [outputs, inputs, ..] = geometry.filter;
-        if self.turned { [inputs, outputs] } else { [outputs, inputs] }
+        if self.swapped { [inputs, outputs] } else { [outputs, inputs] }
     }
 
     fn tiles(&self, geometry: &Geometry) -> usize {
@@ -102,19 +105,6 @@ impl Cut {
         images.div_ceil(self.images) * height.div_ceil(self.rows)
     }
 
-    /// Few blocks leave multiprocessors without work, many have much to add up.
-    fn best_splits(&self, geometry: &Geometry, multiprocessors: usize) -> usize {
-        let (tiles, chunks) = (self.tiles(geometry), self.chunks(geometry));
-        let tile = (OUT * TILES[0]) as f64 / (OUT * self.inputs) as f64;
-        let sums = geometry.filter.iter().product::<usize>() as f64 * 4.0 / SUMMED * tile;
-        let cost = |splits: usize| {
-            let waves = (tiles * splits).div_ceil(multiprocessors) as f64;
-            waves * (chunks.div_ceil(splits) as f64 + BESIDES) + splits as f64 * sums
-        };
-        let all = 1..=chunks.min(2 * multiprocessors);
-        all.min_by(|a, b| cost(*a).total_cmp(&cost(*b))).unwrap_or(1)
-    }
-
     fn stage_bytes(&self) -> usize {
         let whole = |bytes: usize| bytes.next_multiple_of(ALIGNED);
         let outputs = self.images * self.rows * self.width * 2 * OUT;
@@ -126,19 +116,19 @@ impl Cut {
     pub(super) fn defines(&self) -> Vec<String> {
         let Cut { inputs, width, rows, images, stages, .. } = self;
         let mut defines = vec![
-            format!("IN={inputs}"),
+            format!("TILE={inputs}"),
             format!("WIDTH={width}"),
             format!("ROWS={rows}"),
             format!("IMAGES={images}"),
             format!("STAGES={stages}"),
         ];
-        defines.extend(self.turned.then(|| "TURNED".to_owned()));
+        defines.extend(self.swapped.then(|| "SWAPPED".to_owned()));
         defines
     }
 
     /// What it is remembered by.
     pub(super) fn name(&self) -> String {
-        format!("{}{}", self.inputs, if self.turned { "-turned" } else { "" })
+        format!("{}{}", self.inputs, if self.swapped { "-swapped" } else { "" })
     }
 
     /// Bytes of sums of all blocks.
@@ -179,7 +169,7 @@ impl Filter {
     ) -> Result<(), EngineError> {
         let (g, cut) = (&self.geometry, &self.cut);
         let Cut { width, rows, images, splits, .. } = *cut;
-        let [(wide, wide_shape), (whole, whole_shape)] = if cut.turned {
+        let [(wide, wide_shape), (whole, whole_shape)] = if cut.swapped {
             [(dy, g.output), (x, g.input)]
         } else {
             [(x, g.input), (dy, g.output)]
@@ -200,26 +190,53 @@ impl Filter {
         parts.arg(&x).arg(&dy).arg(&partial).arg(&shape);
         // SAFETY: these are the arguments of `filter_parts`, and the workspace has room for its sums.
         unsafe { parts.launch(config) }.named("filter_parts")?;
-        let quads = outputs * 9 * inputs / 4;
-        // Few splits are added by one thread; for many there would be too few threads.
-        let shares = (splits / 4).next_power_of_two().min(8);
-        let config = LaunchConfig {
-            grid_dim: (quads.div_ceil(SUMMERS / shares) as u32, 1, 1),
-            block_dim: (SUMMERS as u32, 1, 1),
-            shared_mem_bytes: 0,
-        };
-        let to = Value::At(dw).slot();
-        let numbers = [quads, splits, shares, inputs, outputs];
-        let numbers = numbers.map(|value| Value::U32(value as u32).slot());
-        let mut sum = stream.launch_builder(&self.sum);
-        sum.arg(&partial).arg(&to);
-        for number in &numbers {
-            sum.arg(number);
-        }
-        // SAFETY: these are the arguments of `filter_sum`, and the gradient has that many numbers.
-        unsafe { sum.launch(config) }.named("filter_sum")?;
-        Ok(())
+        add_up(stream, &self.sum, [outputs, inputs], [workspace, dw], splits)
     }
+}
+
+/// How many blocks share the chunks of a tile, where what a block does besides them and the sums of all tiles take as
+/// long as so many chunks. Few blocks leave multiprocessors without work, many have much to add up.
+pub(super) fn best_splits(
+    [tiles, chunks]: [usize; 2],
+    besides: f64,
+    sums: f64,
+    multiprocessors: usize,
+) -> usize {
+    let cost = |splits: usize| {
+        let waves = (tiles * splits).div_ceil(multiprocessors) as f64;
+        waves * (chunks.div_ceil(splits) as f64 + besides) + splits as f64 * sums
+    };
+    let all = 1..=chunks.min(2 * multiprocessors);
+    all.min_by(|a, b| cost(*a).total_cmp(&cost(*b))).unwrap_or(1)
+}
+
+/// Puts the addition of the sums of all splits on a stream, for tiles over so many rows and columns.
+pub(super) fn add_up(
+    stream: &CudaStream,
+    function: &CudaFunction,
+    [rows, columns]: [usize; 2],
+    [from, to]: [u64; 2],
+    splits: usize,
+) -> Result<(), EngineError> {
+    let quads = rows * 9 * columns / 4;
+    // Few splits are added by one thread; for many there would be too few threads.
+    let shares = (splits / 4).next_power_of_two().min(8);
+    let config = LaunchConfig {
+        grid_dim: (quads.div_ceil(SUMMERS / shares) as u32, 1, 1),
+        block_dim: (SUMMERS as u32, 1, 1),
+        shared_mem_bytes: 0,
+    };
+    let [from, to] = [from, to].map(|address| Value::At(address).slot());
+    let numbers = [quads, splits, shares, columns, rows];
+    let numbers = numbers.map(|value| Value::U32(value as u32).slot());
+    let mut sum = stream.launch_builder(function);
+    sum.arg(&from).arg(&to);
+    for number in &numbers {
+        sum.arg(number);
+    }
+    // SAFETY: these are the arguments of `filter_sum`, and the gradient has that many numbers.
+    unsafe { sum.launch(config) }.named("filter_sum")?;
+    Ok(())
 }
 
 #[cfg(test)]
@@ -263,10 +280,10 @@ mod tests {
 
     /// No tile is half empty where turning it helps.
     #[test]
-    fn tiles_are_turned_where_outputs_are_few() {
+    fn tiles_are_swapped_where_outputs_are_few() {
         let first = |inputs, outputs| Cut::all(&geometry(64, inputs, outputs, 32), 132)[0].name();
-        assert_eq!(first(64, 32), "32-turned");
-        assert_eq!(first(128, 40), "48-turned");
+        assert_eq!(first(64, 32), "32-swapped");
+        assert_eq!(first(128, 40), "48-swapped");
         assert_eq!(first(64, 64), "64");
         assert_eq!(first(32, 64), "32");
         assert_eq!(first(160, 160), "80");

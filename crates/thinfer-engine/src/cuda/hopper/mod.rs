@@ -2,17 +2,15 @@
 //! pixel once and reads it for all nine taps.
 
 mod filter;
+mod map;
 mod narrow;
+mod strided;
+mod strided_filter;
 
-use std::ffi::c_void;
+use cudarc::driver::sys::CUfunction_attribute as Attribute;
+use cudarc::driver::{CudaFunction, CudaStream};
 
-use cudarc::driver::sys::{
-    CUfunction_attribute as Attribute, CUtensorMap, CUtensorMapDataType as DataType,
-    CUtensorMapFloatOOBfill as Fill, CUtensorMapInterleave as Interleave,
-    CUtensorMapL2promotion as Promotion, CUtensorMapSwizzle as Swizzle, cuTensorMapEncodeTiled,
-};
-use cudarc::driver::{CudaFunction, CudaStream, DeviceRepr};
-
+use self::map::{Map, Phases};
 use super::Precision;
 use super::context::Gpu;
 use super::conv::Problem;
@@ -31,6 +29,8 @@ const ALIGNED: usize = 1024;
 pub(crate) enum Cut {
     Filter(filter::Cut),
     Narrow(narrow::Cut),
+    Strided(strided::Cut),
+    StridedFilter(strided_filter::Cut),
 }
 
 impl Cut {
@@ -47,13 +47,22 @@ impl Cut {
 
     fn of(problem: &Problem, multiprocessors: usize) -> Vec<Cut> {
         let geometry = &problem.geometry;
-        match problem.direction {
-            Direction::Filter => {
+        let (direction, strided) = (problem.direction, geometry.stride != [1, 1]);
+        match (direction, strided) {
+            (Direction::Filter, false) => {
                 filter::Cut::all(geometry, multiprocessors).into_iter().map(Cut::Filter).collect()
             }
-            Direction::Forward | Direction::Data => {
-                let cuts = narrow::Cut::all(geometry, problem.direction, multiprocessors);
+            (Direction::Filter, true) => {
+                let cuts = strided_filter::Cut::all(geometry, multiprocessors);
+                cuts.into_iter().map(Cut::StridedFilter).collect()
+            }
+            (_, false) => {
+                let cuts = narrow::Cut::all(geometry, direction, multiprocessors);
                 cuts.into_iter().map(Cut::Narrow).collect()
+            }
+            (_, true) => {
+                let cuts = strided::Cut::all(geometry, direction, multiprocessors);
+                cuts.into_iter().map(Cut::Strided).collect()
             }
         }
     }
@@ -62,7 +71,9 @@ impl Cut {
     pub(crate) fn name(&self) -> String {
         match self {
             Cut::Filter(cut) => cut.name(),
-            Cut::Narrow(cut) => cut.name(),
+            Cut::Narrow(cut) => cut.written.to_string(),
+            Cut::Strided(cut) => cut.written.to_string(),
+            Cut::StridedFilter(cut) => cut.outputs.to_string(),
         }
     }
 
@@ -71,6 +82,8 @@ impl Cut {
         match self {
             Cut::Filter(cut) => (source::FILTER, cut.defines()),
             Cut::Narrow(cut) => (source::NARROW, cut.defines()),
+            Cut::Strided(cut) => (source::STRIDED, cut.defines()),
+            Cut::StridedFilter(cut) => (source::STRIDED_FILTER, cut.defines()),
         }
     }
 }
@@ -78,9 +91,11 @@ impl Cut {
 /// Whether it is a problem for these kernels. Fetching wants channels in multiples of 16 bytes.
 fn fits(problem: &Problem) -> bool {
     let g = &problem.geometry;
+    let even = g.input[2..].iter().all(|side| side.is_multiple_of(2));
     problem.precision == Precision::Bf16
         && g.filter[2..] == [3, 3]
-        && (g.stride, g.padding) == ([1, 1], [1, 1])
+        && g.padding == [1, 1]
+        && (g.stride == [1, 1] || g.stride == [2, 2] && even)
         && g.filter[..2].iter().all(|channels| channels.is_multiple_of(8))
 }
 
@@ -88,6 +103,8 @@ fn fits(problem: &Problem) -> bool {
 pub(crate) enum Own {
     Filter(filter::Filter),
     Narrow(narrow::Narrow),
+    Strided(strided::Strided),
+    StridedFilter(strided_filter::Filter),
 }
 
 impl Own {
@@ -98,6 +115,10 @@ impl Own {
         Ok(match cut {
             Cut::Filter(cut) => Own::Filter(filter::Filter::new(function, geometry, cut)?),
             Cut::Narrow(cut) => Own::Narrow(narrow::Narrow::new(function, geometry, cut)?),
+            Cut::Strided(cut) => Own::Strided(strided::Strided::new(function, geometry, cut)?),
+            Cut::StridedFilter(cut) => {
+                Own::StridedFilter(strided_filter::Filter::new(function, geometry, cut)?)
+            }
         })
     }
 
@@ -105,7 +126,8 @@ impl Own {
     pub(crate) fn workspace(&self) -> usize {
         match self {
             Own::Filter(filter) => filter.workspace(),
-            Own::Narrow(_) => 0,
+            Own::StridedFilter(filter) => filter.workspace(),
+            Own::Narrow(_) | Own::Strided(_) => 0,
         }
     }
 
@@ -114,6 +136,8 @@ impl Own {
         match self {
             Own::Filter(filter) => filter.run(stream, at),
             Own::Narrow(narrow) => narrow.run(stream, at),
+            Own::Strided(strided) => strided.run(stream, at),
+            Own::StridedFilter(filter) => filter.run(stream, at),
         }
     }
 }
@@ -127,80 +151,6 @@ fn allow_memory(function: &CudaFunction, bytes: usize) -> Result<(), EngineError
 /// Bytes of so many channels that lie together in shared memory.
 fn together(channels: usize) -> usize {
     [128, 64].into_iter().find(|bytes| (2 * channels).is_multiple_of(*bytes)).unwrap_or(32)
-}
-
-/// A tensor as the fetching hardware knows it.
-#[repr(transparent)]
-struct Map(CUtensorMap);
-
-// SAFETY: plain numbers, of the size and alignment that the kernel's parameter has.
-unsafe impl DeviceRepr for Map {}
-
-impl Map {
-    /// A batch of `[images, channels, height, width]` with channels last, of which `together` bytes of
-    /// channels and so many columns, rows and images are fetched at once.
-    fn pixels(
-        address: u64,
-        [images, channels, height, width]: [usize; 4],
-        together: usize,
-        [columns, rows, fetched]: [usize; 3],
-    ) -> Result<Self, EngineError> {
-        let sizes = [channels, width, height, images];
-        Self::new(address, sizes, [together / 2, columns, rows, fetched], together)
-    }
-
-    /// A filter of `[outputs, inputs, 3, 3]` with inputs last, of which so many inputs and outputs of one tap are
-    /// fetched at once.
-    fn filter(
-        address: u64,
-        [outputs, inputs, high, wide]: [usize; 4],
-        fetched: [usize; 2],
-    ) -> Result<Self, EngineError> {
-        let sizes = [inputs, high * wide, outputs];
-        Self::new(address, sizes, [fetched[0], 1, fetched[1]], 2 * fetched[0])
-    }
-
-    /// `sizes` and the size of a box, the innermost axis first.
-    fn new<const N: usize>(
-        address: u64,
-        sizes: [usize; N],
-        fetched: [usize; N],
-        together: usize,
-    ) -> Result<Self, EngineError> {
-        let mut map = CUtensorMap { opaque: [0; 16] };
-        let sizes = sizes.map(|size| size as u64);
-        // Bytes from one to the next along each axis but the first.
-        let mut strides = [2; N];
-        for axis in 1..N {
-            strides[axis] = strides[axis - 1] * sizes[axis - 1];
-        }
-        let fetched = fetched.map(|size| size as u32);
-        let swizzle = match together {
-            128 => Swizzle::CU_TENSOR_MAP_SWIZZLE_128B,
-            64 => Swizzle::CU_TENSOR_MAP_SWIZZLE_64B,
-            _ => Swizzle::CU_TENSOR_MAP_SWIZZLE_32B,
-        };
-        // SAFETY: all arrays have as many numbers as the tensor has axes, or one fewer, and live until the
-        // call returns. The address is only written down.
-        let status = unsafe {
-            cuTensorMapEncodeTiled(
-                &raw mut map,
-                DataType::CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
-                N as u32,
-                address as *mut c_void,
-                sizes.as_ptr(),
-                strides[1..].as_ptr(),
-                fetched.as_ptr(),
-                [1u32; N].as_ptr(),
-                Interleave::CU_TENSOR_MAP_INTERLEAVE_NONE,
-                swizzle,
-                Promotion::CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
-                Fill::CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
-            )
-        };
-        status.result().named("cuTensorMapEncodeTiled")?;
-        Ok(Self(map))
-    }
 }
 
 #[cfg(test)]
@@ -217,6 +167,12 @@ pub(super) mod tests {
         }
     }
 
+    /// Of stride 2, for inputs of this side.
+    pub(super) fn strided(batch: usize, inputs: usize, outputs: usize, side: usize) -> Geometry {
+        let output = [batch, outputs, side / 2, side / 2];
+        Geometry { output, stride: [2, 2], ..geometry(batch, inputs, outputs, side) }
+    }
+
     fn problem(direction: Direction, geometry: Geometry) -> Problem {
         let precision = Precision::Bf16;
         Problem { direction, geometry, precision, deterministic: true, hasty: false }
@@ -227,12 +183,16 @@ pub(super) mod tests {
         let shapes = [(128, 32), (64, 16), (64, 8), (64, 4), (2, 56), (3, 7)];
         let channels = [(64, 64), (32, 48), (48, 32), (160, 160), (16, 160), (208, 96), (112, 40)];
         let directions = [Direction::Forward, Direction::Data, Direction::Filter];
-        let mut kernels: Vec<_> = shapes
+        let usual = shapes
             .into_iter()
             .flat_map(|shape| channels.map(|channels| (shape, channels)))
-            .flat_map(|((batch, side), (inputs, outputs))| {
-                directions.map(|to| problem(to, geometry(batch, inputs, outputs, side)))
-            })
+            .map(|((batch, side), (inputs, outputs))| geometry(batch, inputs, outputs, side));
+        let outputs = [24, 64, 80, 96, 112, 128].map(|outputs| strided(64, 64, outputs, 32));
+        let wide = [128, 200, 256].map(|outputs| strided(64, 128, outputs, 16));
+        let mut kernels: Vec<_> = usual
+            .chain(outputs)
+            .chain(wide)
+            .flat_map(|geometry| directions.map(|direction| problem(direction, geometry)))
             .flat_map(|problem| Cut::of(&problem, 132))
             .map(|cut| cut.kernel())
             .collect();
@@ -245,12 +205,14 @@ pub(super) mod tests {
     fn other_convolutions_are_left_to_the_library() {
         let fitting = problem(Direction::Forward, geometry(4, 64, 64, 32));
         assert!(fits(&fitting));
-        let mut others = [fitting; 5];
-        others[0].geometry.stride = [2, 2];
+        assert!(fits(&problem(Direction::Forward, strided(4, 64, 64, 32))));
+        let mut others = [fitting; 6];
+        others[0].geometry.stride = [2, 1];
         others[1].geometry.padding = [0, 0];
         others[2].geometry.filter = [64, 64, 1, 1];
         others[3].geometry = geometry(4, 60, 64, 32);
         others[4].precision = Precision::Tf32;
+        others[5].geometry = strided(4, 64, 64, 31);
         assert!(others.iter().all(|problem| !fits(problem)));
     }
 }

@@ -34,7 +34,7 @@ pub(crate) struct Cut {
     /// Channels that are read, in whole products.
     read: usize,
     /// Channels that a block writes.
-    written: usize,
+    pub(super) written: usize,
     width: usize,
     rows: usize,
     images: usize,
@@ -106,11 +106,6 @@ impl Cut {
 
     fn memory(&self) -> usize {
         self.filter_bytes() + self.stages * self.stage_bytes()
-    }
-
-    /// What it is remembered by.
-    pub(super) fn name(&self) -> String {
-        self.written.to_string()
     }
 
     /// What the kernel is compiled with.

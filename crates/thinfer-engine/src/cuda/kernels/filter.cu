@@ -13,10 +13,11 @@
 //
 //   dw[o][r][s][i] = sum over images and pixels (y, x) of x[y][x][i] * dy[y - r + 1][x - s + 1][o]
 //
-// so with TURNED x and dy change places: "in" and "out" stand for outputs and inputs, and taps are turned around.
+// so with SWAPPED x and dy change places: "in" and "out" stand for outputs and inputs, and taps are turned around.
 //
 // `filter_parts` writes what each block has summed, `filter_sum` adds that up in its order.
 #define OUT 64
+#define IN TILE
 #define STEPS (IMAGES * ROWS * WIDTH / 16)
 #define LINE (WIDTH + 2)
 // Bytes of channels that lie together, as the swizzle wants them.
@@ -33,7 +34,6 @@
 #define IN_BOX (IMAGES * (ROWS + 2) * LINE * IN_BYTES)
 #define STAGE (WHOLE(OUT_BOX) + IN_PLANES * WHOLE(IN_BOX))
 #define MULTIPLIERS 384
-#define SUMS (IN / 2)
 
 struct Shape {
     u32 images, height, in, out, splits;
@@ -42,22 +42,6 @@ struct Shape {
 __device__ constexpr u32 pixels_before(u32 group) {
     const u32 line = group / (WIDTH / 8);
     return (line / ROWS * (ROWS + 2) + line % ROWS) * LINE + group % (WIDTH / 8) * 8;
-}
-
-// d += a b, 64 by IN by 16.
-#define MULTIPLY(in, sums, a, b) \
-    "wgmma.mma_async.sync.aligned.m64n" in "k16.f32.bf16.bf16 {" sums "}, " a ", " b ", 1, 1, 1, 1, 1;"
-__device__ __forceinline__ void multiply(float (&d)[SUMS], u64 a, u64 b) {
-#if IN == 32
-    asm volatile(MULTIPLY("32", TO_15, "%16", "%17") : EIGHT(0), EIGHT(8) : "l"(a), "l"(b));
-#elif IN == 48
-    asm volatile(MULTIPLY("48", TO_23, "%24", "%25") : EIGHT(0), EIGHT(8), EIGHT(16) : "l"(a), "l"(b));
-#elif IN == 64
-    asm volatile(MULTIPLY("64", TO_31, "%32", "%33") : EIGHT(0), EIGHT(8), EIGHT(16), EIGHT(24) : "l"(a), "l"(b));
-#else
-    asm volatile(MULTIPLY("80", TO_39, "%40", "%41")
-                 : EIGHT(0), EIGHT(8), EIGHT(16), EIGHT(24), EIGHT(32) : "l"(a), "l"(b));
-#endif
 }
 
 // partial: [splits][out][3][3][in].
@@ -152,43 +136,4 @@ extern "C" __global__ void __launch_bounds__(MULTIPLIERS + 128, 1) filter_parts(
             }
         }
     }
-}
-
-// Blocks of 256 threads, of which `shares` add up the splits of the same four neighbours.
-extern "C" __global__ void __launch_bounds__(256) filter_sum(const float4* partial, u16* dw, u32 quads, u32 splits,
-                                                            u32 shares, u32 in, u32 out) {
-    __shared__ float4 sums[256];
-    const u32 wide = 256 / shares, share = threadIdx.x / wide, i = blockIdx.x * wide + threadIdx.x % wide;
-    float4 sum = make_float4(0.f, 0.f, 0.f, 0.f);
-    if (i < quads) {
-#pragma unroll 4
-        for (u32 s = share; s < splits; s += shares) {
-            const float4 v = __ldcg(partial + (size_t)s * quads + i);
-            sum.x += v.x;
-            sum.y += v.y;
-            sum.z += v.z;
-            sum.w += v.w;
-        }
-    }
-    sums[threadIdx.x] = sum;
-    __syncthreads();
-    if (share > 0 || i >= quads) return;
-    for (u32 other = 1; other < shares; other++) {
-        const float4 v = sums[other * wide + threadIdx.x];
-        sum.x += v.x;
-        sum.y += v.y;
-        sum.z += v.z;
-        sum.w += v.w;
-    }
-    const uint2 four = make_uint2(to_bf16x2(sum.x, sum.y), to_bf16x2(sum.z, sum.w));
-#ifdef TURNED
-    const u32 column = 4 * i % in, tap = 4 * i / in % 9, row = 4 * i / in / 9;
-    u16* to = dw + ((size_t)column * 9 + 8 - tap) * out + row;
-    to[0] = (u16)four.x;
-    to[9 * out] = (u16)(four.x >> 16);
-    to[18 * out] = (u16)four.y;
-    to[27 * out] = (u16)(four.y >> 16);
-#else
-    ((uint2*)dw)[i] = four;
-#endif
 }

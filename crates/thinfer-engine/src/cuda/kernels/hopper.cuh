@@ -7,6 +7,12 @@ struct __align__(64) Map {
     u64 words[16];
 };
 
+// Every second row and column of a batch of pixels: from the even or odd row and the even or odd column on, in this
+// order and columns first.
+struct Phases {
+    Map at[4];
+};
+
 __device__ __forceinline__ u32 shared_address(const void* p) { return (u32)__cvta_generic_to_shared(p); }
 
 __device__ __forceinline__ void start_barrier(u32 barrier, u32 arrivals) {
@@ -59,3 +65,6 @@ __device__ __forceinline__ void products_wait() {
 #define TO_23 TO_15 ", %16, %17, %18, %19, %20, %21, %22, %23"
 #define TO_31 TO_23 ", %24, %25, %26, %27, %28, %29, %30, %31"
 #define TO_39 TO_31 ", %32, %33, %34, %35, %36, %37, %38, %39"
+#define TO_47 TO_39 ", %40, %41, %42, %43, %44, %45, %46, %47"
+#define TO_55 TO_47 ", %48, %49, %50, %51, %52, %53, %54, %55"
+#define TO_63 TO_55 ", %56, %57, %58, %59, %60, %61, %62, %63"

@@ -39,39 +39,10 @@
 // Squares of eight by eight pixels that a group has of a chunk.
 #define SQUARES (IMAGES * ROWS * WIDTH / 128)
 #define MULTIPLIERS 512
-#define SUMS (WRITTEN / 2)
 
 struct Shape {
     u32 images, height, written;
 };
-
-__device__ __forceinline__ void fetch_filter(u32 to, const Map* map, u32 barrier, u32 in, u32 tap, u32 out) {
-    asm volatile(
-        "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5}], "
-        "[%2];" ::"r"(to), "l"(map), "r"(barrier), "r"(in), "r"(tap), "r"(out) : "memory");
-}
-
-// d += a b or d = a b, 64 by WRITTEN by 16.
-#ifdef DATA
-#define TURNED "1"
-#else
-#define TURNED "0"
-#endif
-#define MULTIPLY(written, sums, a, b, add)                                             \
-    "{\n.reg .pred add;\nsetp.ne.u32 add, " add ", 0;\n"                                \
-    "wgmma.mma_async.sync.aligned.m64n" written "k16.f32.bf16.bf16 {" sums "}, " a ", " b \
-    ", add, 1, 1, 0, " TURNED ";\n}"
-__device__ __forceinline__ void multiply(float (&d)[SUMS], u64 a, u64 b, u32 add) {
-#if WRITTEN == 32
-    asm volatile(MULTIPLY("32", TO_15, "%16", "%17", "%18") : EIGHT(0), EIGHT(8) : "l"(a), "l"(b), "r"(add));
-#elif WRITTEN == 48
-    asm volatile(MULTIPLY("48", TO_23, "%24", "%25", "%26")
-                 : EIGHT(0), EIGHT(8), EIGHT(16) : "l"(a), "l"(b), "r"(add));
-#else
-    asm volatile(MULTIPLY("64", TO_31, "%32", "%33", "%34")
-                 : EIGHT(0), EIGHT(8), EIGHT(16), EIGHT(24) : "l"(a), "l"(b), "r"(add));
-#endif
-}
 
 // Fetches all taps of a plane of BYTES a pixel; returns where the next one goes.
 template <u32 BYTES>
@@ -204,18 +175,7 @@ extern "C" __global__ void __launch_bounds__(MULTIPLIERS + 128, 1) narrow(
 #pragma unroll
                 for (u32 half = 0; half < 2; half++) {
                     u16* to = y + ((size_t)(image * p.height + row + half) * WIDTH + column) * p.written;
-#pragma unroll
-                    for (u32 j = 0; j < WRITTEN / 8; j += 2) {
-                        // Neighbouring threads swap, so that each has four neighbours instead of two and two.
-                        const u32 even = to_bf16x2(d[t][4 * j + 2 * half], d[t][4 * j + 2 * half + 1]);
-                        const u32 odd = to_bf16x2(d[t][4 * j + 4 + 2 * half], d[t][4 * j + 5 + 2 * half]);
-                        const bool second = lane % 2;
-                        const u32 other = __shfl_xor_sync(~0u, second ? even : odd, 1);
-                        const u32 channel = written + 8 * (j + second) + lane % 4 / 2 * 4;
-                        if (channel < p.written) {
-                            *(uint2*)(to + channel) = second ? make_uint2(other, odd) : make_uint2(even, other);
-                        }
-                    }
+                    write_pixel(to, d[t], half, written, p.written);
                 }
             }
             stage += FULL + 1;

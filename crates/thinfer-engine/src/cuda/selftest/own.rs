@@ -10,29 +10,39 @@ use crate::cuda::hopper::{Cut, Own};
 use crate::error::EngineError;
 use crate::noise::{Key, Stream};
 
-/// Batch, height, width, inputs and outputs: one image and many, sides of no multiple of eight, tiles that
+/// Batch, height, width, inputs, outputs and stride: one image and many, sides of no multiple of eight, tiles that
 /// reach beyond the channels, and shapes of real networks.
-const CASES: [[usize; 5]; 20] = [
-    [1, 1, 1, 32, 16],
-    [1, 5, 7, 24, 8],
-    [3, 13, 9, 40, 72],
-    [5, 4, 4, 64, 64],
-    [11, 8, 8, 96, 32],
-    [2, 14, 14, 64, 64],
-    [2, 16, 16, 80, 160],
-    [3, 32, 32, 48, 40],
-    [1, 56, 56, 32, 64],
-    [1, 8, 8, 8, 24],
-    [5, 16, 8, 64, 64],
-    [2, 32, 16, 56, 64],
-    [2, 32, 32, 16, 72],
-    [7, 16, 16, 128, 40],
-    [3, 16, 16, 80, 128],
-    [41, 8, 8, 208, 96],
-    [5, 8, 8, 72, 208],
-    [300, 8, 8, 112, 40],
-    [9, 32, 32, 88, 32],
-    [40, 16, 16, 72, 24],
+const CASES: [[usize; 6]; 30] = [
+    [1, 1, 1, 32, 16, 1],
+    [1, 5, 7, 24, 8, 1],
+    [3, 13, 9, 40, 72, 1],
+    [5, 4, 4, 64, 64, 1],
+    [11, 8, 8, 96, 32, 1],
+    [2, 14, 14, 64, 64, 1],
+    [2, 16, 16, 80, 160, 1],
+    [3, 32, 32, 48, 40, 1],
+    [1, 56, 56, 32, 64, 1],
+    [1, 8, 8, 8, 24, 1],
+    [5, 16, 8, 64, 64, 1],
+    [2, 32, 16, 56, 64, 1],
+    [2, 32, 32, 16, 72, 1],
+    [7, 16, 16, 128, 40, 1],
+    [3, 16, 16, 80, 128, 1],
+    [41, 8, 8, 208, 96, 1],
+    [5, 8, 8, 72, 208, 1],
+    [300, 8, 8, 112, 40, 1],
+    [9, 32, 32, 88, 32, 1],
+    [40, 16, 16, 72, 24, 1],
+    [1, 16, 16, 64, 64, 2],
+    [1, 32, 32, 8, 24, 2],
+    [3, 32, 32, 64, 80, 2],
+    [5, 32, 32, 64, 112, 2],
+    [2, 32, 32, 40, 72, 2],
+    [37, 32, 32, 64, 128, 2],
+    [3, 16, 32, 72, 40, 2],
+    [7, 16, 16, 128, 136, 2],
+    [67, 16, 16, 104, 128, 2],
+    [3, 16, 16, 128, 256, 2],
 ];
 
 /// The result is rounded to bf16, half a unit of 2⁻⁸; sums are f32 in another order.
@@ -41,12 +51,12 @@ const LIMIT: f64 = 4e-3;
 /// All checks; none where the device is no Hopper.
 pub(super) fn own(gpu: &Gpu) -> Result<Vec<Check>, EngineError> {
     let mut checks = Vec::new();
-    for [batch, height, width, inputs, outputs] in CASES {
+    for [batch, height, width, inputs, outputs, stride] in CASES {
         let geometry = Geometry {
             input: [batch, inputs, height, width],
             filter: [outputs, inputs, 3, 3],
-            output: [batch, outputs, height, width],
-            stride: [1, 1],
+            output: [batch, outputs, height / stride, width / stride],
+            stride: [stride, stride],
             padding: [1, 1],
         };
         for direction in [Direction::Forward, Direction::Data, Direction::Filter] {
@@ -59,7 +69,8 @@ pub(super) fn own(gpu: &Gpu) -> Result<Vec<Check>, EngineError> {
             let tensors = Tensors::new(&geometry);
             let want = tensors.on_cpu(&geometry, direction);
             for cut in cuts {
-                let shape = format!("{batch} of {height}x{width}, {inputs} to {outputs}");
+                let shape =
+                    format!("{batch} of {height}x{width}, {inputs} to {outputs}, stride {stride}");
                 let tiles = cut.name();
                 let name = format!("convolution {direction:?} of {shape} in tiles of {tiles}");
                 let (first, second) = tensors.on_gpu(gpu, &geometry, direction, cut)?;
@@ -98,17 +109,18 @@ impl Tensors {
     /// By the definition, one product after the other.
     fn on_cpu(&self, geometry: &Geometry, direction: Direction) -> Vec<f32> {
         let Self([x, w, y]) = self;
-        let [images, inputs, height, width] = geometry.input;
-        let outputs = geometry.output[1];
+        let [_, inputs, height, width] = geometry.input;
+        let [images, outputs, high, wide] = geometry.output;
+        let [stride, _] = geometry.stride;
         let mut result = vec![0f64; self.0[written(direction)].len()];
-        for at in 0..images * height * width {
-            let (row, column) = (at / width % height, at % width);
+        for at in 0..images * high * wide {
+            let (image, row, column) = (at / wide / high, at / wide % high, at % wide);
             for tap in 0..9 {
-                let (up, left) = (row + tap / 3, column + tap % 3);
-                if up < 1 || up > height || left < 1 || left > width {
+                let (down, right) = (row * stride + tap / 3, column * stride + tap % 3);
+                if !(1..=height).contains(&down) || !(1..=width).contains(&right) {
                     continue;
                 }
-                let from = at + (tap / 3) * width + tap % 3 - width - 1;
+                let from = (image * height + down - 1) * width + right - 1;
                 for o in 0..outputs {
                     let (y_at, w_at, x_at) =
                         (at * outputs + o, (o * 9 + tap) * inputs, from * inputs);
