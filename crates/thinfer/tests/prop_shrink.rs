@@ -400,7 +400,9 @@ proptest! {
     #[test]
     fn shrinking_changes_nothing(seed in any::<u64>()) {
         let case = case(seed);
-        for layout in [Layout::SMALLEST, Layout::CPU, Layout { multiple: 4, list_at_most: 0.6 }] {
+        let padded = Layout { multiple: 4, list_at_most: 0.6, grows: false };
+        let growing = Layout { multiple: 2, list_at_most: 0.0, grows: true };
+        for layout in [Layout::SMALLEST, Layout::CPU, padded, growing] {
             let small = shrink(&case.network, &case.keep, layout).unwrap();
             let found =
                 agreement(&case.network, &small, (&case.keep, &case.weights), &case.stats, None)

@@ -21,13 +21,22 @@ struct Buffer {
 /// used again.
 const UNDER_WAY: usize = 4;
 
-/// Gradients that reach a norm, the mask of its cut, and where the gradient behind the cut goes.
+/// Gradients that reach a norm, the mask of its cut, and where the gradient behind the cut goes: all of it, or
+/// so many channels.
 #[derive(Clone, Copy)]
 struct Arrives {
     d: Place,
     d2: Place,
     mask: Place,
     out: Place,
+    part: Option<usize>,
+}
+
+impl Arrives {
+    /// The last argument of kernels that write a part.
+    fn last(&self) -> Vec<Arg> {
+        self.part.map(|channels| Arg::U32(channels as u32)).into_iter().collect()
+    }
 }
 
 /// What the way back keeps track of.
@@ -304,9 +313,17 @@ impl Lower<'_> {
             (true, Other::None) => "CUT=1",
             (true, _) => "CUT=2",
         };
+        // What has fewer channels than the sum gets a buffer of its own size.
+        let part = match unit.other {
+            Other::Part(spread) => Some(self.network.nodes()[spread].inputs[0].0),
+            _ => None,
+        };
+        let part = part.filter(|from| self.wants(*from));
+        let to_part = part.map(|from| self.fresh(pending, from));
         // The gradient behind the cut is written where a second reader wants it, or where two
         // gradients would be read twice.
-        let write = d2.is_some() || (unit.other != Other::None && unit.relu);
+        let for_other = matches!(unit.other, Other::Value(_) | Other::Norm(_)) && unit.relu;
+        let write = part.is_none() && (d2.is_some() || for_other);
         let g = match (write, d2) {
             (false, _) => d,
             (true, _) if pending.only_mine(d) => d,
@@ -317,26 +334,34 @@ impl Lower<'_> {
         if d2.is_some() {
             more.push("TWO");
         }
-        if write {
+        if write || part.is_some() {
             more.push("WRITE");
         }
+        if part.is_some() {
+            more.push("PART");
+        }
+        let out = to_part.or(write.then_some(g));
         let arrives = Arrives {
             d: pending.place(d),
             d2: d2.map_or(Place::NOTHING, |b| pending.place(b)),
             mask: self.kept[unit.out],
-            out: if write { pending.place(g) } else { Place::NOTHING },
+            out: out.map_or(Place::NOTHING, |b| pending.place(b)),
+            part: part.map(|from| self.channels(from)),
         };
+        if let (Some(from), Some(buffer)) = (part, to_part) {
+            pending.arrived[from].push(buffer);
+        }
         match unit.other {
             Other::Value(v) if self.wants(v) => {
                 pending.hold(g);
                 pending.arrived[v].push(g);
             }
             Other::Norm(n) if self.wants(n) => pending.hold(g),
-            Other::None | Other::Value(_) | Other::Norm(_) => {}
+            Other::None | Other::Value(_) | Other::Norm(_) | Other::Part(_) => {}
         }
         // `g` stands for all that arrived; what it replaces is read by this norm and nobody after it.
         let replaced: Vec<usize> = list.into_iter().filter(|buffer| *buffer != g).collect();
-        if write || self.wants(unit.node) {
+        if write || part.is_some() || self.wants(unit.node) {
             self.norm_gradient(pending, unit.node, g, &more, arrives);
         } else {
             self.release(pending, g);
@@ -348,8 +373,9 @@ impl Lower<'_> {
             && self.wants(n)
         {
             let place = pending.place(g);
+            let nothing = Place::NOTHING;
             let arrives =
-                Arrives { d: place, d2: Place::NOTHING, mask: Place::NOTHING, out: Place::NOTHING };
+                Arrives { d: place, d2: nothing, mask: nothing, out: nothing, part: None };
             self.norm_gradient(pending, n, g, &["CUT=0"], arrives);
         }
     }
@@ -427,7 +453,7 @@ impl Lower<'_> {
         if added != Place::NOTHING {
             more.push("EXTRA");
         }
-        self.whole(norm, "norm_backward", &more, args.map(Arg::At).to_vec(), &[])
+        self.whole(norm, "norm_backward", &more, args.map(Arg::At).to_vec(), &arrives.last())
     }
 
     fn norm_reduce(&mut self, norm: usize, more: &[&'static str], arrives: Arrives) {
@@ -447,7 +473,8 @@ impl Lower<'_> {
         ];
         let more = [&["K_norm_reduce"], more].concat();
         let args = args.map(Arg::At).to_vec();
-        let step = self.tiled(Which::Reduction, norm, "norm_reduce", &more, args, &[]);
+        let last = arrives.last();
+        let step = self.tiled(Which::Reduction, norm, "norm_reduce", &more, args, &last);
         self.program.training.push(step);
     }
 

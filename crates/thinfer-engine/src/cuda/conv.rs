@@ -32,12 +32,13 @@ const RUNS: usize = 10;
 const LAUNCH: f32 = 0.01;
 /// How much slower than the best one an engine may be in a single run before it is given up.
 const SLOW: f32 = 1.5;
-/// Multiply-adds below which launching takes longer than computing, and engines that are measured then and where
-/// there are kernels of our own, which are mostly faster.
+/// Multiply-adds below which launching takes longer than computing, and engines that are measured then.
 const SMALL: usize = 50_000_000;
 const FEW: usize = 8;
-/// Engines that are measured in haste.
+/// Engines that are measured in haste, and beside kernels of our own where one side has at most so many channels:
+/// there the library's are mostly slower.
 const HASTY: usize = 3;
+const FEW_CHANNELS: usize = 128;
 /// Random numbers that fill the buffers, again and again.
 const RANDOM: usize = 1 << 20;
 
@@ -228,10 +229,14 @@ impl<'a> Chooser<'a> {
                 self.ready(engine)?
             }
         };
-        // Once, so that nothing is loaded for the first time while a graph is captured.
-        chosen.run(self.gpu, false, self.places(), &mut Pack::default())?;
-        self.gpu.wait()?;
+        self.once(&chosen)?;
         Ok(chosen)
+    }
+
+    /// Runs it, so that nothing is loaded for the first time while a graph is captured.
+    fn once(&self, chosen: &Chosen) -> Result<(), EngineError> {
+        chosen.run(self.gpu, false, self.places(), &mut Pack::default())?;
+        self.gpu.wait()
     }
 
     fn own(&self, problem: &Problem, cut: Cut) -> Result<Chosen, EngineError> {
@@ -256,9 +261,16 @@ impl<'a> Chooser<'a> {
             engines.into_iter().enumerate().map(|(at, engine)| (list, at, engine)).collect()
         };
         let cuts = Cut::all(problem, self.gpu);
-        let found = if problem.hasty {
+        if let (true, Some(cut)) = (problem.hasty, cuts.first())
+            && let Ok(own) = self.own(problem, *cut)
+            && self.once(&own).is_ok()
+        {
+            return Ok(Some((Remembered::Own { cut: cut.name() }, own)));
+        }
+        let narrow = problem.geometry.filter[..2].iter().any(|c| *c <= FEW_CHANNELS);
+        let found = if problem.hasty || narrow && !cuts.is_empty() {
             self.fastest(problem, &list(0), HASTY)
-        } else if problem.multiply_adds() < SMALL || !cuts.is_empty() {
+        } else if problem.multiply_adds() < SMALL {
             self.fastest(problem, &list(0), FEW)
         } else {
             // Where one guess is bad the other is good, and the best is rarely far down in both.

@@ -47,6 +47,8 @@ pub(crate) enum Other {
     Value(usize),
     /// A batch norm that only this sum reads.
     Norm(usize),
+    /// The value that a node puts to the first channels of the sum; the others are zero.
+    Part(usize),
 }
 
 impl Unit {
@@ -71,14 +73,21 @@ pub(crate) fn readers(network: &Network) -> Vec<Vec<usize>> {
     readers
 }
 
-/// The units of a network in an order in which they can run.
-pub(crate) fn units(network: &Network) -> Vec<Unit> {
+/// The units of a network in an order in which they can run. `whole`: whether a norm of so many channels sums and
+/// passes in one kernel.
+pub(crate) fn units(network: &Network, whole: impl Fn(usize) -> bool) -> Vec<Unit> {
     let nodes = network.nodes();
     let readers = readers(network);
     let is_norm = |at: usize| matches!(nodes[at].op, Op::BatchNorm { .. });
     let only_reader = |at: usize| match readers[at][..] {
         [reader] => Some(reader),
         _ => None,
+    };
+    // Kernels read eight channels at once.
+    let is_part = |at: usize| {
+        let Op::Spread { channels } = &nodes[at].op else { return false };
+        let first = channels.iter().enumerate().all(|(at, to)| at == *to as usize);
+        first && channels.len().is_multiple_of(8) && whole(nodes[at].shape.channels)
     };
     let mut taken = vec![false; nodes.len()];
     let mut units = Vec::new();
@@ -91,12 +100,14 @@ pub(crate) fn units(network: &Network) -> Vec<Unit> {
             let [a, b] = [nodes[add].inputs[0].0, nodes[add].inputs[1].0];
             let other = if a == at { b } else { a };
             if !taken[add] && other != at {
-                let alone = is_norm(other) && only_reader(other) == Some(add) && !taken[other];
-                unit.other = if alone { Other::Norm(other) } else { Other::Value(other) };
+                let alone = only_reader(other) == Some(add) && !taken[other];
+                unit.other = match alone {
+                    true if is_norm(other) => Other::Norm(other),
+                    true if is_part(other) => Other::Part(other),
+                    _ => Other::Value(other),
+                };
                 taken[add] = true;
-                if alone {
-                    taken[other] = true;
-                }
+                taken[other] |= matches!(unit.other, Other::Norm(_) | Other::Part(_));
                 unit.out = add;
             }
         }
@@ -139,7 +150,7 @@ fn fuse_sums(network: &Network, units: &mut [Unit]) {
             Unit::Norm(n) => {
                 of(n.node)
                     || n.other == Other::Value(node)
-                    || matches!(n.other, Other::Norm(other) if of(other))
+                    || matches!(n.other, Other::Norm(other) | Other::Part(other) if of(other))
             }
         }
     };

@@ -64,7 +64,7 @@ pub(crate) fn lower(
     sms: u32,
 ) -> Result<Program, EngineError> {
     let nodes = network.nodes().len();
-    let units = fuse::units(network);
+    let units = fuse::units(network, |channels| Tile::whole(1, channels, sms).is_some());
     let mut waiting: Vec<usize> = fuse::readers(network).iter().map(Vec::len).collect();
     waiting[network.output().0] += 1;
     let mut lower = Lower {
@@ -288,7 +288,7 @@ impl Lower<'_> {
                 read.push(nodes[n.node].inputs[0].0);
                 match n.other {
                     Other::Value(v) => read.push(v),
-                    Other::Norm(o) => read.push(nodes[o].inputs[0].0),
+                    Other::Norm(o) | Other::Part(o) => read.push(nodes[o].inputs[0].0),
                     Other::None => {}
                 }
             }

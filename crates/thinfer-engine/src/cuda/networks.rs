@@ -218,6 +218,28 @@ fn indexed(stream: usize, part: usize) -> Built {
     classify(b, h, 5)
 }
 
+/// A residual stream that gets wider from block to block, as shrunk networks have it: what a block adds to has
+/// its first channels. The last sum has no ReLU.
+fn growing(widths: [usize; 3]) -> Built {
+    let mut b = image(8, 6, 3);
+    let h = b.conv2d("conv1", b.input(), widths[0], Window::square(3, 1, 1))?;
+    let h = b.batch_norm("bn1", h)?;
+    let mut from = b.relu(h)?;
+    for (block, [before, width]) in
+        [[widths[0], widths[1]], [widths[1], widths[2]]].into_iter().enumerate()
+    {
+        let h = b.conv2d(&format!("{block}.conv1"), from, 8, Window::square(3, 1, 1))?;
+        let h = b.batch_norm(&format!("{block}.bn1"), h)?;
+        let h = b.relu(h)?;
+        let h = b.conv2d(&format!("{block}.conv2"), h, width, Window::square(3, 1, 1))?;
+        let h = b.batch_norm(&format!("{block}.bn2"), h)?;
+        let part = b.spread(from, (0..before as u32).collect(), width)?;
+        let h = b.add(h, part)?;
+        from = if block == 0 { b.relu(h)? } else { h };
+    }
+    classify(b, from, 5)
+}
+
 /// A linear layer that reads some pixels of some channels, and one that reads some of the input.
 fn picked(places: usize) -> Built {
     let mut b = image(6, 5, 3);
@@ -331,6 +353,13 @@ pub(crate) fn cases() -> Result<Vec<Case>, EngineError> {
         ("lenet with a frozen front", held(&lenet()?, &["conv1", "conv2", "fc2"]), 16),
         ("residual network with a frozen front", held(&residual(8, 8, 16, 32)?, FRONT), 16),
         ("wide residual network with a frozen front", held(&wide_residual()?, WIDE_FRONT), 16),
+        ("a stream that grows", growing([16, 24, 40])?, 16),
+        ("a stream that grows by odd channels", growing([5, 12, 17])?, 7),
+        (
+            "a stream that grows with a frozen front",
+            held(&growing([16, 24, 40])?, &["conv1", "bn1"]),
+            16,
+        ),
         ("channels by lists with a frozen front", held(&indexed(24, 8)?, LIST_FRONT), 16),
     ];
     let case = |(name, network, batch): (&str, Network, usize)| {

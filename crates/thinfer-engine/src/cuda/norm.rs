@@ -21,6 +21,7 @@ struct Reads {
 impl Lower<'_> {
     pub(super) fn norm_forward(&mut self, unit: &Norm) {
         let mut more = Vec::new();
+        let mut part = Vec::new();
         let (other, saved2) = match unit.other {
             Other::None => (Place::NOTHING, Place::NOTHING),
             Other::Value(v) => {
@@ -32,12 +33,18 @@ impl Lower<'_> {
                 self.norm_stats(n, false);
                 (self.values[self.network.nodes()[n].inputs[0].0], self.saved[n])
             }
+            Other::Part(spread) => {
+                more.extend(["RES=1", "PART"]);
+                let from = self.network.nodes()[spread].inputs[0].0;
+                part.push(Arg::U32(self.channels(from) as u32));
+                (self.values[from], Place::NOTHING)
+            }
         };
         self.values[unit.out] = self.arena(self.bytes(unit.out));
         if unit.relu {
             more.push("RELU");
         }
-        let step = self.norm_apply(unit, &more, [other, saved2, Place::NOTHING]);
+        let step = self.norm_apply(unit, &more, [other, saved2, Place::NOTHING], &part);
         self.program.inference.push(step);
         // The cut of a sum cannot be made again from x, so it is kept: one bit a value.
         if unit.relu && unit.other != Other::None && self.options.training {
@@ -46,9 +53,9 @@ impl Lower<'_> {
             more.push("MASK");
         }
         let places = [other, saved2, self.kept[unit.out]];
-        let step = self.norm_whole(unit, &more, places).unwrap_or_else(|| {
+        let step = self.norm_whole(unit, &more, places, &part).unwrap_or_else(|| {
             self.norm_stats(unit.node, unit.sums);
-            self.norm_apply(unit, &more, places)
+            self.norm_apply(unit, &more, places, &part)
         });
         self.program.training.push(step);
     }
@@ -59,6 +66,7 @@ impl Lower<'_> {
         unit: &Norm,
         more: &[&'static str],
         [other, saved2, mask]: [Place; 3],
+        part: &[Arg],
     ) -> Step {
         let from = self.network.nodes()[unit.node].inputs[0].0;
         let args = vec![
@@ -70,7 +78,7 @@ impl Lower<'_> {
             Arg::At(mask),
         ];
         let more = [&["K_norm_apply"], more].concat();
-        self.tiled(Which::Pass, unit.out, "norm_apply", &more, args, &[])
+        self.tiled(Which::Pass, unit.out, "norm_apply", &more, args, part)
     }
 
     /// Statistics and the pass over values in one kernel.
@@ -79,6 +87,7 @@ impl Lower<'_> {
         unit: &Norm,
         more: &[&'static str],
         [other, saved2, mask]: [Place; 3],
+        part: &[Arg],
     ) -> Option<Step> {
         let reads = self.norm_reads(unit.node, unit.sums)?;
         let mut args = reads.input.map(Arg::At).to_vec();
@@ -89,7 +98,7 @@ impl Lower<'_> {
         if unit.sums {
             more.push("SUM_IN");
         }
-        self.whole(unit.node, "norm_forward", &more, args, &reads.numbers)
+        self.whole(unit.node, "norm_forward", &more, args, &[&reads.numbers, part].concat())
     }
 
     fn norm_stats(&mut self, norm: usize, sums: bool) {

@@ -59,6 +59,21 @@ fn a_wide_residual_network_makes_its_sums_in_the_norms() {
     assert_eq!(entries(&program.inference).iter().filter(|e| **e == "sum_two").count(), 3);
 }
 
+/// Sums with narrower streams are made by the norms, and what comes back is as narrow.
+#[test]
+fn a_stream_that_grows_is_added_by_the_norms() {
+    let program = lowered("a stream that grows", true);
+    for steps in [&program.training, &program.inference] {
+        assert!(!entries(steps).contains(&"choose") && !entries(steps).contains(&"sum_two"));
+    }
+    let parts = |steps: &[Step]| {
+        let part = |s: &&Step| matches!(s, Step::Kernel(l) if l.defines.contains(&"PART"));
+        steps.iter().filter(part).count()
+    };
+    assert_eq!((parts(&program.training), parts(&program.inference)), (4, 2));
+    assert_eq!(parts(&lowered("a stream that grows by odd channels", true).training), 0);
+}
+
 /// Neither filters nor data of what is held in front, no filters of what is held behind it.
 #[test]
 fn the_way_back_leaves_out_what_is_held() {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use thinfer_engine::{EngineError, Loss, Network, NetworkBuilder, NodeId, Op, Param, Scale, Shape};
 
-use super::present::{Present, count, pad_numbers};
+use super::present::{Present, count, list, pad_numbers};
 use super::reach::Channels;
 use super::{Layout, Shrunk};
 
@@ -66,7 +66,7 @@ impl<'a> Builder<'a> {
             stats: self.stats,
             inputs: list(&self.present.nodes[0]),
             became: self.became,
-            channels: self.present.nodes.iter().map(|channels| list(channels)).collect(),
+            channels: (0..self.present.nodes.len()).map(|at| self.present.own(at)).collect(),
             read: self.reach.read.clone(),
         })
     }
@@ -80,32 +80,37 @@ impl<'a> Builder<'a> {
 
     fn node(&mut self, at: usize) -> Result<NodeId, EngineError> {
         let node = &self.network.nodes()[at];
-        let own = &self.present.nodes[at];
-        let params = self.network.params();
+        let (own, own_list) = (&self.present.nodes[at], self.present.own(at));
+        let (nodes, params) = (self.network.nodes(), self.network.params());
         match &node.op {
             Op::Conv2d { weight, bias, window } => {
                 let (from, reads) = self.reading(at)?;
                 let (out, biased) = (count(own), bias.is_some());
-                self.weights(&params[*weight], own, &reads);
-                self.bias(*bias, own);
+                let inputs = (nodes[node.inputs[0].0].shape.channels, &reads[..]);
+                self.weights(&params[*weight], &own_list, inputs);
+                self.bias(*bias, &own_list);
                 self.made.conv2d_with(&node.name, from, out, *window, biased)
             }
             Op::Linear { weight, bias } => {
-                let (from, reads) = match self.picking(at)? {
-                    Some(picked) => picked,
-                    None => self.reading(at)?,
+                let source = nodes[node.inputs[0].0].shape;
+                let (from, reads, among) = match self.picking(at)? {
+                    Some((picked, numbers)) => (picked, numbers, source.len()),
+                    None => {
+                        let (from, reads) = self.reading(at)?;
+                        (from, reads, source.channels)
+                    }
                 };
-                self.weights(&params[*weight], own, &reads);
-                self.bias(*bias, own);
+                self.weights(&params[*weight], &own_list, (among, &reads));
+                self.bias(*bias, &own_list);
                 self.made.linear_with(&node.name, from, count(own), bias.is_some())
             }
             Op::BatchNorm { scale, shift, mean, variance, momentum, eps } => {
                 let from = self.by_channel(node.inputs[0], own)?;
                 let stats = self.network.stats();
-                self.params.extend(picked(&params[*scale], own));
-                self.params.extend(picked(&params[*shift], own));
-                self.stats.extend(picked(&stats[*mean], own));
-                self.stats.extend(picked(&stats[*variance], own));
+                self.params.extend(picked(&params[*scale], &own_list));
+                self.params.extend(picked(&params[*shift], &own_list));
+                self.stats.extend(picked(&stats[*mean], &own_list));
+                self.stats.extend(picked(&stats[*variance], &own_list));
                 self.made.batch_norm_with(&node.name, from, *momentum, *eps)
             }
             Op::MaxPool { window } => {
@@ -137,14 +142,14 @@ impl<'a> Builder<'a> {
     }
 
     /// What a layer of weights reads: all channels that are there, or a list of those it needs.
-    fn reading(&mut self, at: usize) -> Result<(NodeId, Vec<bool>), EngineError> {
+    fn reading(&mut self, at: usize) -> Result<(NodeId, Vec<u32>), EngineError> {
         let (from, reads) = (self.network.nodes()[at].inputs[0], self.reads(at));
-        Ok((self.by_channel(from, reads)?, reads.to_vec()))
+        Ok((self.by_channel(from, reads)?, self.present.list(from.0, reads)))
     }
 
     /// What a linear layer reads of a picture, number by number, where that leaves out enough of the
     /// channels that it would read.
-    fn picking(&mut self, at: usize) -> Result<Option<(NodeId, Vec<bool>)>, EngineError> {
+    fn picking(&mut self, at: usize) -> Result<Option<(NodeId, Vec<u32>)>, EngineError> {
         let needs = &self.present.numbers[at];
         let from = self.network.nodes()[at].inputs[0];
         let there = &self.present.nodes[from.0];
@@ -154,7 +159,11 @@ impl<'a> Builder<'a> {
         if needs.is_empty() || self.layout.reads_all(count(&numbers), pixels * channels) {
             return Ok(None);
         }
-        let picture = there.repeat(pixels);
+        let channels = self.present.own(from.0);
+        let picture: Vec<u32> = (0..pixels as u32)
+            .flat_map(|pixel| channels.iter().map(move |c| pixel * there.len() as u32 + c))
+            .collect();
+        let numbers = list(&numbers);
         let picked = self.made.pick(self.find(from)?, places(&numbers, &picture))?;
         Ok(Some((picked, numbers)))
     }
@@ -174,7 +183,7 @@ impl<'a> Builder<'a> {
         if there == wanted {
             return Ok(found);
         }
-        let list = places(wanted, there);
+        let list = places(&self.present.list(from.0, wanted), &self.present.own(from.0));
         if let Some(known) = self.selected.get(&(found, list.clone())) {
             return Ok(*known);
         }
@@ -199,7 +208,8 @@ impl<'a> Builder<'a> {
             sides.push(if both == *own {
                 side
             } else {
-                self.made.spread(side, places(&both, own), count(own))?
+                let list = places(&self.present.list(from.0, &both), &self.present.own(at));
+                self.made.spread(side, list, count(own))?
             });
         }
         match sides[..] {
@@ -210,20 +220,19 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Indices of the weights `outputs` by `inputs`; a linear layer that reads channels of a picture has
-    /// every input once a pixel.
-    fn weights(&mut self, weight: &Param, outputs: &[bool], inputs: &[bool]) {
+    /// Indices of the weights `outputs` by `inputs`, of which there were so many; a linear layer that reads channels
+    /// of a picture has every input once a pixel.
+    fn weights(&mut self, weight: &Param, outputs: &[u32], (among, inputs): (usize, &[u32])) {
         let row = weight.fan_in();
-        let positions = row / inputs.len();
-        for output in list(outputs) {
-            for position in 0..positions {
-                let start = weight.offset + output as usize * row + position * inputs.len();
-                self.params.extend(list(inputs).iter().map(|input| start as u32 + input));
+        for output in outputs {
+            for position in 0..row / among {
+                let start = weight.offset + *output as usize * row + position * among;
+                self.params.extend(inputs.iter().map(|input| start as u32 + input));
             }
         }
     }
 
-    fn bias(&mut self, bias: Option<usize>, own: &[bool]) {
+    fn bias(&mut self, bias: Option<usize>, own: &[u32]) {
         if let Some(bias) = bias {
             self.params.extend(picked(&self.network.params()[bias], own));
         }
@@ -231,18 +240,12 @@ impl<'a> Builder<'a> {
 }
 
 /// Indices of the elements of a vector that stay.
-fn picked(param: &Param, channels: &[bool]) -> Vec<u32> {
-    list(channels).iter().map(|c| param.offset as u32 + c).collect()
-}
-
-/// The numbers of the channels that are on.
-fn list(channels: &[bool]) -> Vec<u32> {
-    (0..channels.len() as u32).filter(|c| channels[*c as usize]).collect()
+fn picked(param: &Param, channels: &[u32]) -> Vec<u32> {
+    channels.iter().map(|c| param.offset as u32 + c).collect()
 }
 
 /// Where the channels of `some` stand among those of `all`, which has them all.
-fn places(some: &[bool], all: &[bool]) -> Vec<u32> {
-    let kept = some.iter().zip(all).filter(|(_, all)| **all).map(|(some, _)| *some);
-    let kept: Vec<bool> = kept.collect();
-    list(&kept)
+fn places(some: &[u32], all: &[u32]) -> Vec<u32> {
+    let at: BTreeMap<u32, u32> = all.iter().zip(0..).map(|(c, at)| (*c, at)).collect();
+    some.iter().filter_map(|c| at.get(c).copied()).collect()
 }

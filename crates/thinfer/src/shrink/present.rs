@@ -14,6 +14,10 @@ pub(super) struct Present {
     /// For each linear layer that reads a picture, the numbers of it that it needs; empty for other
     /// nodes.
     pub(super) numbers: Vec<Vec<bool>>,
+    /// For each node, the first node of those that share its channels.
+    streams: Vec<usize>,
+    /// For each node, where each of its channels stands among those that stay: the earlier, the sooner.
+    ranks: Vec<Vec<usize>>,
 }
 
 impl Present {
@@ -44,6 +48,8 @@ impl Present {
             reads: reads.collect(),
             numbers: numbers.collect(),
             nodes: nodes.iter().map(|n| vec![false; n.shape.channels]).collect(),
+            streams: streams(network),
+            ranks: nodes.iter().map(|n| vec![0; n.shape.channels]).collect(),
         };
         present.nodes[network.output().0].fill(true);
         // A picture is read as a whole; of a table, columns that nothing reads are not even loaded.
@@ -56,9 +62,39 @@ impl Present {
                 present.visit(network, reach, layout, at);
             }
             if present.nodes == before {
+                if layout.grows {
+                    present.rank();
+                }
                 return present;
             }
         }
+    }
+
+    /// The nodes that share the channels of a node, itself included.
+    fn same(&self, at: usize) -> impl Iterator<Item = usize> + Clone {
+        (0..self.nodes.len()).filter(move |other| self.streams[*other] == self.streams[at])
+    }
+
+    /// Puts the channels of a stream into the order in which its nodes get them.
+    fn rank(&mut self) {
+        for at in 0..self.nodes.len() {
+            let same: Vec<usize> = self.same(at).collect();
+            let first = |c: usize| same.iter().copied().find(|other| self.nodes[*other][c]);
+            let ranks = (0..self.nodes[at].len()).map(|c| first(c).unwrap_or(usize::MAX));
+            self.ranks[at] = ranks.collect();
+        }
+    }
+
+    /// The channels of a node that stay, in their order.
+    pub(super) fn own(&self, node: usize) -> Vec<u32> {
+        self.list(node, &self.nodes[node])
+    }
+
+    /// The channels of a node that `some` has, in their order.
+    pub(super) fn list(&self, node: usize, some: &[bool]) -> Vec<u32> {
+        let mut list = list(some);
+        list.sort_by_key(|c| self.ranks[node][*c as usize]);
+        list
     }
 
     /// Tells the nodes that `at` reads what it needs of them.
@@ -68,14 +104,20 @@ impl Present {
         if !self.nodes[at].contains(&true) {
             return;
         }
-        if at != network.output().0 {
+        if at != network.output().0 && layout.grows {
+            // With channels that the stream has elsewhere, so that it gets no more of them.
+            let mut all = vec![false; self.nodes[at].len()];
+            self.same(at).for_each(|other| join(&mut all, &self.nodes[other]));
+            pad(&mut self.nodes[at], &all, layout.multiple);
+        } else if at != network.output().0 {
             pad(&mut self.nodes[at], &reach.zero[at], layout.multiple);
         }
         match node.op {
             Op::Conv2d { .. } | Op::Linear { .. } => {
                 let from = node.inputs[0].0;
                 let mut reads = std::mem::take(&mut self.reads[at]);
-                if from != 0 {
+                // Without lists, what a layer reads is all that is there.
+                if from != 0 && layout.list_at_most > 0.0 {
                     pad(&mut reads, &reach.zero[from], layout.multiple);
                 }
                 join(&mut self.nodes[from], &reads);
@@ -88,13 +130,20 @@ impl Present {
                 let all_dead = parts.iter().all(|part| !part.contains(&true));
                 for (slot, from) in node.inputs.iter().enumerate() {
                     let mut part = parts[slot].clone();
-                    pad(&mut part, &reach.zero[from.0], layout.multiple);
-                    let whole = layout.reads_all(count(&part), count(&own));
+                    let grows = layout.grows && grows(network, at, slot);
+                    if grows {
+                        // With channels of the sum, so that it gets no more of them.
+                        pad(&mut part, &own, layout.multiple);
+                    } else {
+                        pad(&mut part, &reach.zero[from.0], layout.multiple);
+                    }
+                    let whole = !grows && layout.reads_all(count(&part), count(&own));
                     if (whole && part.contains(&true)) || (all_dead && slot == 0) {
                         part.clone_from(&own);
                     }
                     join(&mut self.nodes[from.0], &part);
-                    if layout.reads_all(count(&own), count(&self.nodes[from.0]))
+                    // What the sum reads no list of, it has all of.
+                    if (grows || layout.reads_all(count(&own), count(&self.nodes[from.0])))
                         && parts[slot].contains(&true)
                     {
                         let wider = self.nodes[from.0].clone();
@@ -115,6 +164,35 @@ impl Present {
             }
         }
     }
+}
+
+/// For each node, the first of those that share its channels: nodes that work on each channel by itself share them
+/// with what they read.
+fn streams(network: &Network) -> Vec<usize> {
+    let mut streams: Vec<usize> = (0..network.nodes().len()).collect();
+    for (at, node) in network.nodes().iter().enumerate() {
+        if matches!(node.op, Op::Conv2d { .. } | Op::Linear { .. }) {
+            continue;
+        }
+        for from in &node.inputs {
+            let (a, b) = (streams[from.0], streams[at]);
+            let joined = streams.iter_mut().filter(|stream| [a, b].contains(stream));
+            joined.for_each(|stream| *stream = a.min(b));
+        }
+    }
+    streams
+}
+
+/// Whether one side of a sum is a stream, to which the other adds a batch norm.
+fn grows(network: &Network, sum: usize, side: usize) -> bool {
+    let inputs = &network.nodes()[sum].inputs;
+    let norm = |side: usize| matches!(network.nodes()[inputs[side].0].op, Op::BatchNorm { .. });
+    !norm(side) && norm(1 - side)
+}
+
+/// The numbers of the channels that are on.
+pub(super) fn list(channels: &[bool]) -> Vec<u32> {
+    (0..channels.len() as u32).filter(|c| channels[*c as usize]).collect()
 }
 
 /// Input channels from which something goes into an output that is read. A layer has at least one
@@ -154,16 +232,16 @@ pub(super) fn pad_numbers(
     padded
 }
 
-/// Adds channels until there is a multiple of `multiple`, those that are always zero first.
-fn pad(channels: &mut [bool], zero: &[bool], multiple: usize) {
+/// Adds channels until there is a multiple of `multiple`, `these` first: mostly those that are always zero.
+fn pad(channels: &mut [bool], these: &[bool], multiple: usize) {
     let kept = count(channels);
     if kept == 0 {
         return;
     }
     let mut missing = kept.next_multiple_of(multiple).min(channels.len()) - kept;
-    for silent in [true, false] {
-        for (on, zero) in channels.iter_mut().zip(zero) {
-            if missing > 0 && !*on && *zero == silent {
+    for first in [true, false] {
+        for (on, this) in channels.iter_mut().zip(these) {
+            if missing > 0 && !*on && *this == first {
                 *on = true;
                 missing -= 1;
             }

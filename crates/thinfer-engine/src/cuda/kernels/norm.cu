@@ -99,7 +99,7 @@ extern "C" __global__ void norm_fold(const Fold* table, const float* weights, co
 // y from x, and by RES from another value or norm.
 extern "C" __global__ void __launch_bounds__(THREADS) norm_apply(
     const act* x, const float* saved, const act* other, const float* saved2, act* y, u8* mask,
-    u32 rows, u32 channels, u32 tx) {
+    u32 rows, u32 channels, u32 tx PART_ARGUMENT) {
     const Tile t = tile(channels, tx);
     if (!t.active) return;
     float a[V], b[V], a2[V], b2[V], w[V];
@@ -116,10 +116,10 @@ extern "C" __global__ void __launch_bounds__(THREADS) norm_apply(
 #endif
 #pragma unroll
         for (int i = 0; i < ROWS_AHEAD; i++) {
-            const size_t at = (size_t)min(r + i * t.step, rows - 1) * channels + t.c;
-            raw[i] = fetch(x + at);
+            const u32 row = min(r + i * t.step, rows - 1);
+            raw[i] = fetch(x + (size_t)row * channels + t.c);
 #if RES > 0
-            more[i] = fetch(other + at);
+            more[i] = HAS_OTHER ? fetch(other + OTHER_AT(row)) : Raw{};
 #endif
         }
 #pragma unroll
@@ -145,7 +145,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) norm_apply(
 // WRITE: the gradient goes out too, for the other branch of a residual sum.
 extern "C" __global__ void __launch_bounds__(THREADS) norm_reduce(
     const act* x, const act* d, const act* d2, const u8* mask, float* saved, float* partial,
-    u32* counters, act* g_out, float* dscale, float* dshift, u32 rows, u32 channels, u32 tx) {
+    u32* counters, act* g_out, float* dscale, float* dshift, u32 rows, u32 channels, u32 tx PART_ARGUMENT) {
     __shared__ float total[2 * 32 * V];
     const Tile t = tile(channels, tx);
     // What the last block needs is read now, while there is other work to hide the wait.
@@ -184,7 +184,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) norm_reduce(
                 open(raw[i], v);
                 open_gradient(raw_g[i], v, a, b, g);
 #ifdef WRITE
-                put(g_out + (size_t)row * channels + t.c, g);
+                if (HAS_OTHER) put(g_out + OTHER_AT(row), g);
 #endif
 #pragma unroll
                 for (int j = 0; j < V; j++) {

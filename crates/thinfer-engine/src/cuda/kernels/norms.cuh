@@ -41,6 +41,17 @@ __device__ __forceinline__ void move_running(const Normal& c, float* running_mea
 }
 
 // RES 0: v = a v + b; 1: + w; 2: + a2 w + b2.
+// The other side of a residual sum. PART: it has only the first `other_channels`, and the others are zero.
+#ifdef PART
+#define PART_ARGUMENT , u32 other_channels
+#define HAS_OTHER (t.c < other_channels)
+#define OTHER_AT(row) ((size_t)(row) * other_channels + t.c)
+#else
+#define PART_ARGUMENT
+#define HAS_OTHER true
+#define OTHER_AT(row) ((size_t)(row) * channels + t.c)
+#endif
+
 __device__ __forceinline__ void apply_norm(float* v, const float* w, const float* a, const float* b,
                                            const float* a2, const float* b2) {
 #pragma unroll

@@ -166,7 +166,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) norm_forward(
     const act* x, const act* x2, act* sum, const act* other, const float* saved2, act* y, u8* mask,
     float* partial, u32* counters, const float* scale, const float* shift, float* saved,
     float* running_mean, float* running_variance, u32 height, u32 channels, u32 tx,
-    float momentum, float eps) {
+    float momentum, float eps PART_ARGUMENT) {
     __shared__ __align__(16) float rows[2 * THREADS * V];
     __shared__ float coefficients[2 * MOST_COLUMNS];
     __shared__ u16 parts[MOST_PARTS];
@@ -284,10 +284,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) norm_forward(
         const auto load = [&](u32 at, Passed& batch) {
 #pragma unroll
             for (int i = 0; i < BATCH; i++) {
-                const size_t where = (size_t)min(row_of(at, i), height - 1) * channels + t.c;
-                batch.x[i] = fetch(from + where);
+                const u32 row = min(row_of(at, i), height - 1);
+                batch.x[i] = fetch(from + (size_t)row * channels + t.c);
 #if RES > 0
-                batch.other[i] = fetch(other + where);
+                batch.other[i] = HAS_OTHER ? fetch(other + OTHER_AT(row)) : Raw{};
 #endif
             }
         };
@@ -320,7 +320,7 @@ struct Summed {
 };
 struct Passed {
     Raw x[BATCH];
-#ifdef WRITE
+#if defined(WRITE) && !defined(PART)
     Raw g[BATCH];
 #else
     Gradient g[BATCH];
@@ -331,11 +331,11 @@ struct Passed {
 };
 
 // The gradients of scale, shift and input. WRITE: the gradient behind the cut goes out too, for the other
-// branch of a residual sum. EXTRA: x already has a gradient from elsewhere, which is added.
+// branch of a residual sum, with PART for the channels that it has. EXTRA: x already has a gradient from elsewhere, which is added.
 extern "C" __global__ void __launch_bounds__(THREADS, 1) norm_backward(
     const act* x, const act* d, const act* d2, const u8* mask, const float* saved, float* partial,
     u32* counters, act* g_out, float* dscale, float* dshift, const act* extra, act* dx, u32 height,
-    u32 channels, u32 tx) {
+    u32 channels, u32 tx PART_ARGUMENT) {
     __shared__ __align__(16) float rows[2 * THREADS * V];
     __shared__ float coefficients[2 * MOST_COLUMNS];
     __shared__ u16 parts[MOST_PARTS];
@@ -386,7 +386,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) norm_backward(
                 open(batch.x[i], v);
                 open_gradient(batch.g[i], v, a, b, g);
 #ifdef WRITE
-                put(g_out + (size_t)row * channels + t.c, g);
+                if (HAS_OTHER) put(g_out + OTHER_AT(row), g);
 #endif
 #pragma unroll
                 for (int j = 0; j < V; j++) {
@@ -427,7 +427,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) norm_backward(
                 const u32 row = min(row_of(at, i), height - 1);
                 const size_t where = (size_t)row * channels + t.c;
                 batch.x[i] = fetch(x + where);
-#ifdef WRITE
+#if defined(WRITE) && defined(PART)
+                if (HAS_OTHER) batch.g[i].d = fetch(g_out + OTHER_AT(row));
+                else batch.g[i] = fetch_gradient(d, d2, mask, row, channels, t);
+#elif defined(WRITE)
                 batch.g[i] = fetch(g_out + where);
 #else
                 batch.g[i] = fetch_gradient(d, d2, mask, row, channels, t);
@@ -444,7 +447,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) norm_backward(
                 if (row >= height) break;
                 float v[V], g[V];
                 open(batch.x[i], v);
-#ifdef WRITE
+#if defined(WRITE) && defined(PART)
+                if (HAS_OTHER) open(batch.g[i].d, g);
+                else open_gradient(batch.g[i], v, a, b, g);
+#elif defined(WRITE)
                 open(batch.g[i], g);
 #else
                 open_gradient(batch.g[i], v, a, b, g);
