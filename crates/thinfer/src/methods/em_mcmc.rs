@@ -7,7 +7,7 @@ use super::mask::{Cut, Mask, masked};
 use super::sghmc::{self, Sghmc};
 use super::{Method, Tick, Vitals};
 use crate::error::Result;
-use crate::prune::{self, Channels, Groups, HardThreshold, KEEP, SLAB, SoftThreshold};
+use crate::prune::{self, Channels, Course, Groups, HardThreshold, KEEP, SLAB, SoftThreshold};
 
 /// When EM and pruning run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -212,8 +212,8 @@ impl Method for EmMcmcMethod {
         self.config.cadence == Cadence::Epoch && self.holds_at_zero(epoch)
     }
 
-    fn drops_no_more(&self, epoch: usize) -> bool {
-        self.frozen(epoch)
+    fn course(&self, epoch: usize) -> Course {
+        if self.frozen(epoch) { Course::Ended } else { self.config.hard_threshold.course(epoch) }
     }
 
     fn needs_host(&self) -> Option<&'static str> {

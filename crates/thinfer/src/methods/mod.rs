@@ -24,6 +24,7 @@ use thinfer_engine::noise::{Key, Stream};
 use thinfer_engine::{Arena, ParamTable, Role};
 
 use crate::error::Result;
+use crate::prune::Course;
 
 /// What the schedules say at one step.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -94,9 +95,9 @@ pub trait Method: Send + Sync {
         false
     }
 
-    /// Whether nothing is pruned any more from this epoch on.
-    fn drops_no_more(&self, _epoch: usize) -> bool {
-        false
+    /// What pruning is up to at an epoch.
+    fn course(&self, _epoch: usize) -> Course {
+        Course::Falls
     }
 
     /// Why the method cannot run where the host sees weights between epochs only, as on a GPU.

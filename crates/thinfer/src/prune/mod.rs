@@ -6,7 +6,7 @@ mod target;
 
 pub use channels::Channels;
 pub use groups::{Grouping, Groups, group_network};
-pub use target::{Goal, HardThreshold, Target};
+pub use target::{Course, Goal, HardThreshold, Target};
 
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};

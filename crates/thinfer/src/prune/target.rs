@@ -30,6 +30,27 @@ impl HardThreshold {
             HardThreshold::Target(target) => target.at(epoch).map(Goal::Share),
         }
     }
+
+    /// What becomes of the pruned share at an epoch.
+    pub fn course(&self, epoch: usize) -> Course {
+        match self {
+            HardThreshold::Given(_) => Course::Falls,
+            HardThreshold::Target(target) => target.course(epoch),
+        }
+    }
+}
+
+/// What pruning is up to at an epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Course {
+    /// It may prune in any epoch, this one included.
+    Falls,
+    /// It prunes in so many epochs from this one on, and then pauses or ends.
+    FallsFor(usize),
+    /// It pauses, and goes on later.
+    Pauses,
+    /// Nothing is pruned any more.
+    Ended,
 }
 
 /// A share of all parameters that is pruned step by step.
@@ -81,6 +102,19 @@ impl Target {
         Ok(Self { share, epochs, reached_at })
     }
 
+    /// What becomes of the share at an epoch: it is reached in the last epoch up to which it grows.
+    fn course(&self, epoch: usize) -> Course {
+        let grows = &self.epochs[..self.reached_at];
+        match grows.binary_search(&epoch) {
+            Ok(at) => {
+                let in_a_row = grows[at..].iter().zip(epoch..).take_while(|(a, b)| *a == b);
+                Course::FallsFor(in_a_row.count())
+            }
+            Err(at) if at == grows.len() => Course::Ended,
+            Err(_) => Course::Pauses,
+        }
+    }
+
     /// The share to reach in `epoch`; `None` where it is no pruning epoch.
     pub fn at(&self, epoch: usize) -> Option<f64> {
         let at = self.epochs.binary_search(&epoch).ok()?;
@@ -106,6 +140,11 @@ mod tests {
         assert!(target.at(26) > target.at(25));
         // Without an end it is reached before the last cycle.
         assert_eq!(Target::new(0.9, &cycles, 20, None).unwrap(), target);
+        let courses = [(0, Course::Pauses), (25, Course::FallsFor(25)), (50, Course::Pauses)];
+        let later = [(149, Course::FallsFor(1)), (150, Course::Ended), (199, Course::Ended)];
+        for (epoch, course) in courses.into_iter().chain(later) {
+            assert_eq!(target.course(epoch), course, "epoch {epoch}");
+        }
         // The warm-up takes away what lies in it.
         let late = Target::new(0.9, &cycles, 60, Some(149)).unwrap();
         assert_eq!((late.at(49), late.at(75).is_some()), (None, true));

@@ -23,7 +23,7 @@ use crate::error::{Error, Result};
 use crate::images::Classifier;
 use crate::methods::{Method, Rates, Tick, initialize};
 use crate::metrics;
-use crate::prune::{KEEP, count};
+use crate::prune::{Course, KEEP, count};
 use crate::schedule::{Clock, Schedule};
 
 pub use self::record::{Record, Snapshot};
@@ -102,8 +102,8 @@ pub struct Chain {
     cuda: Option<CudaChain>,
     /// The smaller network in use, where there is one.
     cut: Option<Cut>,
-    /// How many weights were kept when a smaller one was last thought about, and whether more would be pruned.
-    considered: Option<(usize, bool)>,
+    /// How many weights were kept when a smaller one was last thought about, and what pruning was up to.
+    considered: Option<(usize, Course)>,
     /// Parameters that are frozen whole.
     held: Held,
     /// The weights at the end of the last cycle, where weights may be frozen; empty before the first.
@@ -210,16 +210,16 @@ impl Chain {
         if !spec.method.drops_for_good(epoch) {
             return Ok(());
         }
-        let last = spec.method.drops_no_more(epoch);
+        let course = spec.method.course(epoch);
         // With the marks of before and less of the run ahead, what did not pay pays even less.
-        let now = Some((count(self.arena.marks(), KEEP), last));
+        let now = Some((count(self.arena.marks(), KEEP), course));
         if self.considered == now {
             return Ok(());
         }
         self.considered = now;
         let epochs = spec.clock.epochs - epoch;
         let (when, batch) = (spec.shrink, spec.batch);
-        let ahead = Ahead { when, rows, epochs, batch, on_cuda, last };
+        let ahead = Ahead { when, rows, epochs, batch, on_cuda, course };
         let next = Cut::next(&spec.network, self.arena.marks(), self.cut.as_ref(), ahead)?;
         if let Some(cut) = next {
             (self.cut, self.stepper, self.judge) = (Some(cut), None, None);

@@ -10,22 +10,22 @@ use std::sync::Arc;
 use thinfer_engine::{Network, Node, NodeId, Op};
 
 use crate::error::Result;
-use crate::prune::{KEEP, count};
+use crate::prune::{Course, KEEP, count};
 use crate::shrink::{Layout, Shrunk, shrink};
 
 /// A smaller network has to do at most this share of the work of the one in use.
 const WORTHWHILE: f64 = 0.75;
 /// What it saves until the end of the run has to be this many times what building it costs.
 const TIMES_THE_COST: f64 = 3.0;
-/// The same for the last one: where nothing is pruned any more, no better one will come.
-const LAST_TIMES_THE_COST: f64 = 1.5;
-/// Multiply-adds that making a plan is taken to cost: far more on a GPU, where engines for new shapes
-/// have to be searched.
+/// The same while pruning pauses or has ended: no better one comes soon.
+const PAUSED_TIMES_THE_COST: f64 = 1.5;
+/// Multiply-adds that making a plan is taken to cost: far more on a GPU, where kernels for new shapes have to be
+/// compiled and engines searched, which took 4 to 7 seconds on an H200 (`results/shrink`). There it is for batches
+/// below and from [`LARGE_BATCH`] on, with which a second has more of them.
 const CPU_COST: f64 = 2e8;
-const CUDA_COST: f64 = 3e14;
-/// The share of the time that a GPU saves, of the share of multiply-adds that is gone, below this many
-/// rows of a batch and from there on, as measured on an H200 (`results/shrink`).
-const CUDA_SAVES: [f64; 2] = [0.3, 0.5];
+const CUDA_COST: [f64; 2] = [4e14, 7.5e14];
+/// The share of the time that a GPU saves, of the share of multiply-adds that is gone, for the same batches.
+const CUDA_SAVES: [f64; 2] = [0.3, 0.55];
 const LARGE_BATCH: usize = 256;
 
 /// The smaller network in use.
@@ -62,8 +62,8 @@ pub(crate) struct Ahead {
     pub(crate) batch: usize,
     /// Whether a GPU computes.
     pub(crate) on_cuda: bool,
-    /// Whether nothing is pruned any more.
-    pub(crate) last: bool,
+    /// What pruning is up to.
+    pub(crate) course: Course,
 }
 
 impl Cut {
@@ -88,11 +88,22 @@ impl Cut {
     ) -> Result<Option<Cut>> {
         let kept = |marks: &[u8]| count(marks, KEEP);
         let work = now.map_or(network, |cut| &cut.small.network).multiply_adds() as f64;
-        let (worthwhile, times) =
-            if ahead.last { (1.0, LAST_TIMES_THE_COST) } else { (WORTHWHILE, TIMES_THE_COST) };
+        // Where a plan is dear, one for all that is pruned up to the pause is better, unless that is far away.
+        let (worthwhile, times, epochs) = match ahead.course {
+            Course::FallsFor(epochs) if ahead.on_cuda => {
+                (WORTHWHILE, TIMES_THE_COST, epochs.min(ahead.epochs))
+            }
+            Course::Pauses | Course::Ended if ahead.on_cuda => {
+                (1.0, PAUSED_TIMES_THE_COST, ahead.epochs)
+            }
+            _ => (WORTHWHILE, TIMES_THE_COST, ahead.epochs),
+        };
         // A smaller network need not be built to see that it would not be small enough.
         let few = match ahead.when {
-            Shrinking::WhereItPays => work_of(network, marks) as f64 <= worthwhile * work,
+            Shrinking::WhereItPays => {
+                let least = work_of(network, marks) as f64;
+                least < work && least <= worthwhile * work
+            }
             Shrinking::Always => kept(marks) < now.map_or(marks.len(), |cut| kept(&cut.keep)),
             Shrinking::Never => false,
         };
@@ -106,10 +117,13 @@ impl Cut {
             return Ok((less < work).then_some(cut));
         }
         // Forward, and back to inputs and to weights.
-        let saved = 3.0 * (work - less) * ahead.rows as f64 * ahead.epochs as f64;
-        let saves = CUDA_SAVES[usize::from(ahead.batch >= LARGE_BATCH)];
-        let (saved, cost) =
-            if ahead.on_cuda { (saves * saved, CUDA_COST) } else { (saved, CPU_COST) };
+        let saved = 3.0 * (work - less) * ahead.rows as f64 * epochs as f64;
+        let large = usize::from(ahead.batch >= LARGE_BATCH);
+        let (saved, cost) = if ahead.on_cuda {
+            (CUDA_SAVES[large] * saved, CUDA_COST[large])
+        } else {
+            (saved, CPU_COST)
+        };
         let pays = less < work && less <= worthwhile * work && saved >= times * cost;
         Ok(pays.then_some(cut))
     }
@@ -166,8 +180,8 @@ mod tests {
         let network = network();
         let mut marks = vec![3; network.params().len()];
         let when = Shrinking::WhereItPays;
-        let ahead =
-            |rows, epochs| Ahead { when, rows, epochs, batch: 64, on_cuda: false, last: false };
+        let (batch, on_cuda, course) = (64, false, Course::Falls);
+        let ahead = |rows, epochs| Ahead { when, rows, epochs, batch, on_cuda, course };
         let next = |marks: &[u8], now: Option<&Cut>, ahead| {
             Cut::next(&network, marks, now, ahead).unwrap()
         };
@@ -215,8 +229,8 @@ mod tests {
         let kept = marks.iter().filter(|mark| **mark != 0).count();
         assert!(4 * kept > 3 * whole, "{kept} of {whole}: few weights went");
         let when = Shrinking::WhereItPays;
-        let (rows, epochs, batch) = (10_000, 100, 64);
-        let ahead = Ahead { when, rows, epochs, batch, on_cuda: false, last: false };
+        let (rows, epochs, batch, course) = (10_000, 100, 64, Course::Falls);
+        let ahead = Ahead { when, rows, epochs, batch, on_cuda: false, course };
         let cut = Cut::next(&network, &marks, None, ahead).unwrap().unwrap();
         assert!(4 * cut.small.network.multiply_adds() < network.multiply_adds());
     }
@@ -229,21 +243,29 @@ mod tests {
         let weight = network.params().find("conv2.weight").unwrap();
         marks[weight.range()].iter_mut().skip(16 * weight.fan_in()).for_each(|mark| *mark = 0);
         let when = Shrinking::WhereItPays;
-        let next_of = |epochs, batch, last| {
-            let ahead = Ahead { when, rows: 1_000_000, epochs, batch, on_cuda: true, last };
+        let next_of = |epochs, batch, course| {
+            let ahead = Ahead { when, rows: 1_000_000, epochs, batch, on_cuda: true, course };
             Cut::next(&network, &marks, None, ahead).unwrap()
         };
-        let next = |epochs| next_of(epochs, 64, false);
+        let next = |epochs| next_of(epochs, 64, Course::Falls);
         // What would be saved if time were multiply-adds, in units of what the rule asks for.
         let less = next(usize::MAX >> 20).unwrap().small.network.multiply_adds();
         let an_epoch = 3.0 * (network.multiply_adds() - less) as f64 * 1e6;
-        let enough = (TIMES_THE_COST * CUDA_COST / an_epoch).ceil() as usize;
+        let enough = (TIMES_THE_COST * CUDA_COST[0] / an_epoch).ceil() as usize;
         assert!(next(2 * enough).is_none(), "the time that is saved is less");
         assert!(next(4 * enough).is_some());
-        // A large batch saves more, and the last cut needs less.
-        assert!(next_of(9 * enough / 4, 512, false).is_some());
-        assert!(next_of(2 * enough, 64, true).is_some());
-        assert!(next_of(enough, 64, true).is_none());
+        // A cut that no better one follows soon needs less, and before that none is made.
+        for course in [Course::Pauses, Course::Ended] {
+            assert!(next_of(2 * enough, 64, course).is_some());
+            assert!(next_of(enough, 64, course).is_none());
+        }
+        let far = |pause| next_of(8 * enough, 64, Course::FallsFor(pause));
+        assert!(far(2 * enough).is_none() && far(4 * enough).is_some());
+        // A large batch saves more of its time, and a plan costs more of its multiply-adds.
+        let large = CUDA_COST[1] / CUDA_SAVES[1] / CUDA_COST[0];
+        let epochs = |times: f64| (times * large * enough as f64) as usize;
+        assert!(next_of(epochs(1.1), 512, Course::Falls).is_some());
+        assert!(next_of(epochs(0.9), 512, Course::Falls).is_none());
     }
 
     #[test]

@@ -9,7 +9,7 @@ use crate::config::Config;
 use crate::error::Result;
 use crate::experiment::freeze_after_epochs;
 use crate::methods::{Method, Tick, Vitals};
-use crate::prune::KEEP;
+use crate::prune::{Course, KEEP};
 use crate::train::ChainSpec;
 
 /// A method that does what the one under it does. Before every epoch in which that one may prune, it
@@ -100,8 +100,8 @@ impl Method for Scored {
         self.method.drops_for_good(epoch)
     }
 
-    fn drops_no_more(&self, epoch: usize) -> bool {
-        self.method.drops_no_more(epoch)
+    fn course(&self, epoch: usize) -> Course {
+        self.method.course(epoch)
     }
 
     fn needs_host(&self) -> Option<&'static str> {
