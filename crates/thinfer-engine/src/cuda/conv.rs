@@ -89,7 +89,7 @@ impl Problem {
 pub(crate) enum Chosen {
     /// An engine of cuDNN, and the bytes that it needs besides its tensors.
     Library(Desc, usize),
-    Own(Own),
+    Own(Box<Own>),
 }
 
 /// Where a pass reads and writes, in the form that cuDNN wants: made again where addresses change.
@@ -240,7 +240,7 @@ impl<'a> Chooser<'a> {
     }
 
     fn own(&self, problem: &Problem, cut: Cut) -> Result<Chosen, EngineError> {
-        self.checked(Chosen::Own(Own::new(self.gpu, problem.geometry, cut)?))
+        self.checked(Chosen::Own(Box::new(Own::new(self.gpu, problem.geometry, cut)?)))
     }
 
     fn checked(&self, chosen: Chosen) -> Result<Chosen, EngineError> {

@@ -93,12 +93,10 @@ impl<'a> Builder<'a> {
             }
             Op::Linear { weight, bias } => {
                 let source = nodes[node.inputs[0].0].shape;
-                let (from, reads, among) = match self.picking(at)? {
-                    Some((picked, numbers)) => (picked, numbers, source.len()),
-                    None => {
-                        let (from, reads) = self.reading(at)?;
-                        (from, reads, source.channels)
-                    }
+                let ((from, reads), among) = if let Some(picked) = self.picking(at)? {
+                    (picked, source.len())
+                } else {
+                    (self.reading(at)?, source.channels)
                 };
                 self.weights(&params[*weight], &own_list, (among, &reads));
                 self.bias(*bias, &own_list);

@@ -142,6 +142,12 @@ impl Own {
     }
 }
 
+/// Channels that a forward pass or an input gradient reads and writes.
+fn channels(geometry: &Geometry, direction: Direction) -> [usize; 2] {
+    let [outputs, inputs, ..] = geometry.filter;
+    if direction == Direction::Data { [outputs, inputs] } else { [inputs, outputs] }
+}
+
 /// Lets blocks of a kernel have so much shared memory.
 fn allow_memory(function: &CudaFunction, bytes: usize) -> Result<(), EngineError> {
     let attribute = Attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;

@@ -2,7 +2,7 @@
 
 use cudarc::driver::{CudaFunction, CudaStream, LaunchConfig, PushKernelArg};
 
-use super::{ALIGNED, MEMORY, Map, allow_memory, together};
+use super::{ALIGNED, MEMORY, Map, allow_memory, channels, together};
 use crate::cuda::context::Value;
 use crate::cuda::dnn::{Direction, Geometry};
 use crate::cuda::error::Named;
@@ -122,12 +122,6 @@ impl Cut {
         defines.extend((self.direction == Direction::Data).then(|| "DATA".to_owned()));
         defines
     }
-}
-
-/// Channels that are read and written.
-fn channels(geometry: &Geometry, direction: Direction) -> [usize; 2] {
-    let [outputs, inputs, ..] = geometry.filter;
-    if direction == Direction::Data { [outputs, inputs] } else { [inputs, outputs] }
 }
 
 /// A pass that is ready to run.

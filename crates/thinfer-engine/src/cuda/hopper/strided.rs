@@ -2,7 +2,7 @@
 
 use cudarc::driver::{CudaFunction, CudaStream, LaunchConfig, PushKernelArg};
 
-use super::{ALIGNED, MEMORY, Map, Phases, allow_memory};
+use super::{ALIGNED, MEMORY, Map, Phases, allow_memory, channels};
 use crate::cuda::context::Value;
 use crate::cuda::dnn::{Direction, Geometry};
 use crate::cuda::error::Named;
@@ -102,12 +102,6 @@ pub(super) fn squares(geometry: &Geometry) -> Option<usize> {
 /// Bytes of 64 channels of a square and of one more row and column.
 fn slot_bytes() -> usize {
     ((SIDE + 1) * (SIDE + 1) * 128).next_multiple_of(ALIGNED)
-}
-
-/// Channels that are read and written.
-fn channels(geometry: &Geometry, direction: Direction) -> [usize; 2] {
-    let [outputs, inputs, ..] = geometry.filter;
-    if direction == Direction::Data { [outputs, inputs] } else { [inputs, outputs] }
 }
 
 /// A pass that is ready to run.
