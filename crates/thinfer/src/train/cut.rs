@@ -98,12 +98,17 @@ impl Cut {
             }
             _ => (WORTHWHILE, TIMES_THE_COST, ahead.epochs),
         };
+        let large = usize::from(ahead.batch >= LARGE_BATCH);
+        let (saves, cost) =
+            if ahead.on_cuda { (CUDA_SAVES[large], CUDA_COST[large]) } else { (1.0, CPU_COST) };
+        let pays = |less: f64| {
+            // Forward, and back to inputs and to weights.
+            let saved = 3.0 * (work - less) * ahead.rows as f64 * epochs as f64;
+            less < work && less <= worthwhile * work && saves * saved >= times * cost
+        };
         // A smaller network need not be built to see that it would not be small enough.
         let few = match ahead.when {
-            Shrinking::WhereItPays => {
-                let least = work_of(network, marks) as f64;
-                least < work && least <= worthwhile * work
-            }
+            Shrinking::WhereItPays => pays(work_of(network, marks) as f64),
             Shrinking::Always => kept(marks) < now.map_or(marks.len(), |cut| kept(&cut.keep)),
             Shrinking::Never => false,
         };
@@ -116,16 +121,7 @@ impl Cut {
         if ahead.when == Shrinking::Always {
             return Ok((less < work).then_some(cut));
         }
-        // Forward, and back to inputs and to weights.
-        let saved = 3.0 * (work - less) * ahead.rows as f64 * epochs as f64;
-        let large = usize::from(ahead.batch >= LARGE_BATCH);
-        let (saved, cost) = if ahead.on_cuda {
-            (CUDA_SAVES[large] * saved, CUDA_COST[large])
-        } else {
-            (saved, CPU_COST)
-        };
-        let pays = less < work && less <= worthwhile * work && saved >= times * cost;
-        Ok(pays.then_some(cut))
+        Ok(pays(less).then_some(cut))
     }
 
     /// Where the weights of the smaller network lie in the whole one, and behind them those that
