@@ -441,8 +441,8 @@ fn gather<T: Copy + Send + Sync>(to: &mut [T], from: &[T], at: &[u32]) {
     }
 }
 
-/// The inverse of [`gather`]. Places rise nearly everywhere; where they do, both halves of them go to parts of `to`
-/// that do not meet.
+/// The inverse of [`gather`]. Where places rise for long, both halves of them go to parts of `to` that do not meet;
+/// short runs, as of channels that were put into another order, are done one after the other.
 fn scatter<T: Copy + Send + Sync>(to: &mut [T], mut from: &[T], at: &[u32]) {
     for rising in at.chunk_by(|a, b| a < b) {
         let (these, others) = from.split_at(rising.len());

@@ -9,7 +9,7 @@ use thinfer_engine::{Arena, Network};
 
 use super::mask::Cut;
 use crate::error::{Error, Result};
-use crate::prune::{ALIVE, KEEP};
+use crate::prune::{ALIVE, KEEP, count};
 
 /// What `prune.dense_layers` calls the classifier: most networks have a layer of this name.
 const CLASSIFIER: &str = "fc";
@@ -71,9 +71,7 @@ impl Layers {
 
     /// How many live weights each has.
     pub fn live(&self, marks: &[u8]) -> Vec<usize> {
-        let live = |range: &Range<usize>| {
-            marks[range.clone()].iter().filter(|mark| **mark & KEEP != 0).count()
-        };
+        let live = |range: &Range<usize>| count(&marks[range.clone()], KEEP);
         self.ranges.par_iter().map(live).collect()
     }
 

@@ -185,6 +185,15 @@ mod tests {
     use super::*;
     use thinfer_engine::{Param, Role};
 
+    /// Of more marks than one thread counts, and with a rest.
+    #[test]
+    fn marks_are_counted_by_all_of_their_bits() {
+        let marks: Vec<u8> = (0..3 * PIECE + 5).map(|i| (i % 8) as u8).collect();
+        assert_eq!(count(&marks, KEEP), 3 * PIECE / 2 + 2);
+        assert_eq!(count(&marks, KEEP | FIXED), 3 * PIECE / 4);
+        assert_eq!(count(&marks[..8], KEEP | SLAB | FIXED), 1);
+    }
+
     fn groups() -> Groups {
         let shape = vec![2, 3];
         let param = Param { name: "w".into(), shape, role: Role::LinearWeight, offset: 0 };

@@ -260,3 +260,51 @@ fn join(to: &mut [bool], from: &[bool]) {
 fn without(channels: &[bool], zero: &[bool]) -> Vec<bool> {
     channels.iter().zip(zero).map(|(on, zero)| *on && !zero).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use thinfer_engine::{Loss, NetworkBuilder, Op, Shape, Window};
+
+    use crate::shrink::{Layout, shrink};
+
+    /// The first layer leaves channels 1, 5 and 9, the block adds to 0, 5, 7 and 9.
+    #[test]
+    fn a_stream_gets_channels_as_it_goes_and_keeps_their_order() {
+        let mut b = NetworkBuilder::image(Shape { height: 4, width: 4, channels: 3 });
+        let window = Window::square(3, 1, 1);
+        let h = b.conv2d("conv1", b.input(), 12, window).unwrap();
+        let h = b.batch_norm("bn1", h).unwrap();
+        let stem = b.relu(h).unwrap();
+        let h = b.conv2d("conv2", stem, 4, window).unwrap();
+        let h = b.conv2d("conv3", h, 12, window).unwrap();
+        let h = b.batch_norm("bn3", h).unwrap();
+        let sum = b.add(h, stem).unwrap();
+        let h = b.global_average_pool(sum).unwrap();
+        let out = b.linear("fc", h, 2).unwrap();
+        let network = b.finish(out, Loss::cross_entropy()).unwrap();
+        let mut keep = vec![1; network.params().len()];
+        for (layer, norm, alive) in
+            [("conv1", "bn1", &[1, 5, 9][..]), ("conv3", "bn3", &[0, 5, 7, 9])]
+        {
+            for name in
+                [format!("{layer}.weight"), format!("{norm}.weight"), format!("{norm}.bias")]
+            {
+                let param = network.params().find(&name).unwrap();
+                for (channel, marks) in keep[param.range()].chunks_mut(param.len() / 12).enumerate()
+                {
+                    marks.fill(u8::from(alive.contains(&channel)));
+                }
+            }
+        }
+        let small = shrink(&network, &keep, Layout { multiple: 1, ..Layout::CUDA }).unwrap();
+        assert_eq!(small.channels(stem), [1, 5, 9]);
+        assert_eq!(small.channels(sum), [1, 5, 9, 0, 7]);
+        let lists: Vec<_> = small.network.nodes().iter().filter(|n| !n.list().is_empty()).collect();
+        assert!(
+            matches!(&lists[..], [node] if matches!(node.op, Op::Spread { .. }) && node.list() == [0, 1, 2])
+        );
+        // Without it, all of the stream has all of its channels.
+        let even = Layout { multiple: 1, grows: false, ..Layout::CUDA };
+        assert_eq!(shrink(&network, &keep, even).unwrap().channels(stem), [0, 1, 5, 7, 9]);
+    }
+}
