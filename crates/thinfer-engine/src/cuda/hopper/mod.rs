@@ -1,5 +1,5 @@
-//! 3x3 convolutions by kernels of our own for Hopper, used where cuDNN is measured to be slower. A block fetches a
-//! pixel once and reads it for all nine taps.
+//! Convolutions by kernels of our own for Hopper, used where cuDNN is measured to be slower: 3x3, of which a block
+//! fetches a pixel once and reads it for all nine taps, and 1x1 of stride 2.
 
 mod filter;
 mod map;
@@ -52,6 +52,7 @@ impl Cut {
             (Direction::Filter, false) => {
                 filter::Cut::all(geometry, multiprocessors).into_iter().map(Cut::Filter).collect()
             }
+            (Direction::Filter, true) if geometry.filter[2..] == [1, 1] => Vec::new(),
             (Direction::Filter, true) => {
                 let cuts = strided_filter::Cut::all(geometry, multiprocessors);
                 cuts.into_iter().map(Cut::StridedFilter).collect()
@@ -92,10 +93,13 @@ impl Cut {
 fn fits(problem: &Problem) -> bool {
     let g = &problem.geometry;
     let even = g.input[2..].iter().all(|side| side.is_multiple_of(2));
+    let known = match (&g.filter[2..], g.padding, g.stride) {
+        ([3, 3], [1, 1], [1, 1]) => true,
+        ([3, 3], [1, 1], [2, 2]) | ([1, 1], [0, 0], [2, 2]) => even,
+        _ => false,
+    };
     problem.precision == Precision::Bf16
-        && g.filter[2..] == [3, 3]
-        && g.padding == [1, 1]
-        && (g.stride == [1, 1] || g.stride == [2, 2] && even)
+        && known
         && g.filter[..2].iter().all(|channels| channels.is_multiple_of(8))
 }
 
@@ -179,6 +183,17 @@ pub(super) mod tests {
         Geometry { output, stride: [2, 2], ..geometry(batch, inputs, outputs, side) }
     }
 
+    /// The same of one tap.
+    pub(super) fn strided_one(
+        batch: usize,
+        inputs: usize,
+        outputs: usize,
+        side: usize,
+    ) -> Geometry {
+        let (filter, padding) = ([outputs, inputs, 1, 1], [0, 0]);
+        Geometry { filter, padding, ..strided(batch, inputs, outputs, side) }
+    }
+
     fn problem(direction: Direction, geometry: Geometry) -> Problem {
         let precision = Precision::Bf16;
         Problem { direction, geometry, precision, deterministic: true, hasty: false }
@@ -195,9 +210,11 @@ pub(super) mod tests {
             .map(|((batch, side), (inputs, outputs))| geometry(batch, inputs, outputs, side));
         let outputs = [24, 64, 80, 96, 112, 128].map(|outputs| strided(64, 64, outputs, 32));
         let wide = [128, 200, 256].map(|outputs| strided(64, 128, outputs, 16));
+        let ones = [24, 64, 112, 128].map(|outputs| strided_one(64, 56, outputs, 32));
         let mut kernels: Vec<_> = usual
             .chain(outputs)
             .chain(wide)
+            .chain(ones)
             .flat_map(|geometry| directions.map(|direction| problem(direction, geometry)))
             .flat_map(|problem| Cut::of(&problem, 132))
             .map(|cut| cut.kernel())
@@ -212,6 +229,8 @@ pub(super) mod tests {
         let fitting = problem(Direction::Forward, geometry(4, 64, 64, 32));
         assert!(fits(&fitting));
         assert!(fits(&problem(Direction::Forward, strided(4, 64, 64, 32))));
+        assert!(fits(&problem(Direction::Data, strided_one(4, 64, 64, 32))));
+        assert!(Cut::of(&problem(Direction::Filter, strided_one(4, 64, 64, 32)), 132).is_empty());
         let mut others = [fitting; 6];
         others[0].geometry.stride = [2, 1];
         others[1].geometry.padding = [0, 0];

@@ -1,4 +1,4 @@
-//! Forward passes and input gradients of stride 2 (`kernels/strided.cu`).
+//! Forward passes and input gradients of stride 2, 3x3 or 1x1 (`kernels/strided.cu`).
 
 use cudarc::driver::{CudaFunction, CudaStream, LaunchConfig, PushKernelArg};
 
@@ -17,8 +17,11 @@ const WRITTEN_DATA: [usize; 2] = [64, 32];
 const MOST_READ: usize = 256;
 /// How many cuts are worth measuring.
 const CANDIDATES: usize = 2;
-/// Boxes that are on their way or being multiplied, at least and at most.
+/// Boxes that are on their way or being multiplied, at least and at most; the kernel knows the second.
 const SLOTS: [usize; 2] = [4, 12];
+/// Channels that are read together, and those of one product.
+const PLANE: usize = 64;
+const PRODUCT: usize = 16;
 /// Threads of a block, of which all but the last 128 multiply.
 const THREADS: u32 = 384;
 
@@ -26,6 +29,8 @@ const THREADS: u32 = 384;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cut {
     direction: Direction,
+    /// Taps of the filter, nine or one.
+    taps: usize,
     /// Channels that are read, in whole products.
     read: usize,
     /// Channels that a block writes.
@@ -67,15 +72,26 @@ impl Cut {
         let squares = squares(geometry)?;
         let tiles = all.div_ceil(written);
         let blocks = [(multiprocessors / tiles).clamp(1, squares), tiles];
-        let read = read.next_multiple_of(16);
-        let mut cut = Cut { direction, read, written, slots: 0, blocks };
+        let read = read.next_multiple_of(PRODUCT);
+        let taps = geometry.filter[2] * geometry.filter[3];
+        let mut cut = Cut { direction, taps, read, written, slots: 0, blocks };
         cut.slots = (MEMORY.saturating_sub(cut.filter_bytes()) / slot_bytes()).min(SLOTS[1]);
         (cut.slots >= SLOTS[0] && read <= MOST_READ).then_some(cut)
     }
 
     fn filter_bytes(&self) -> usize {
         let data = self.direction == Direction::Data;
-        9 * self.written * 2 * if data { self.read } else { self.read.next_multiple_of(64) }
+        let read = if data { self.read } else { self.planes() * PLANE };
+        (self.taps * self.written * 2 * read).next_multiple_of(ALIGNED)
+    }
+
+    fn planes(&self) -> usize {
+        self.read.div_ceil(PLANE)
+    }
+
+    /// Pixels that are fetched on a side of a square: 3x3 reads one more.
+    fn side(&self) -> usize {
+        if self.taps == 1 { SIDE } else { SIDE + 1 }
     }
 
     fn memory(&self) -> usize {
@@ -84,10 +100,10 @@ impl Cut {
 
     /// What the kernel is compiled with.
     pub(super) fn defines(&self) -> Vec<String> {
-        let Cut { read, written, slots, .. } = self;
-        let mut defines =
-            vec![format!("READ={read}"), format!("WRITTEN={written}"), format!("SLOTS={slots}")];
+        let last = (self.read - 1) % PLANE / PRODUCT + 1;
+        let mut defines = vec![format!("LAST_STEPS={last}"), format!("WRITTEN={}", self.written)];
         defines.extend((self.direction == Direction::Data).then(|| "DATA".to_owned()));
+        defines.extend((self.taps == 1).then(|| "ONE".to_owned()));
         defines
     }
 }
@@ -101,7 +117,7 @@ pub(super) fn squares(geometry: &Geometry) -> Option<usize> {
 
 /// Bytes of 64 channels of a square and of one more row and column.
 fn slot_bytes() -> usize {
-    ((SIDE + 1) * (SIDE + 1) * 128).next_multiple_of(ALIGNED)
+    ((SIDE + 1) * (SIDE + 1) * 2 * PLANE).next_multiple_of(ALIGNED)
 }
 
 /// A pass that is ready to run.
@@ -131,18 +147,19 @@ impl Strided {
         let (phases, pixels);
         let mut launch = stream.launch_builder(&self.function);
         let (to, fetched) = if cut.direction == Direction::Data {
-            pixels = Map::pixels(y, g.output, 128, [SIDE + 1, SIDE + 1, 1])?;
+            pixels = Map::pixels(y, g.output, 2 * PLANE, [cut.side(), cut.side(), 1])?;
             launch.arg(&pixels);
             (x, [cut.written, cut.read])
         } else {
             phases = Phases::new(x, g.input, SIDE)?;
             launch.arg(&phases);
-            (y, [64, cut.written])
+            (y, [PLANE, cut.written])
         };
         let filter = Map::filter(w, g.filter, fetched)?;
         let [images, _, height, width] = g.output;
         let [_, written] = channels(g, cut.direction);
-        let shape = [images, height, width, written].map(|size| size as u32);
+        let shape = [images, height, width, written, cut.read, cut.planes(), cut.slots];
+        let shape = shape.map(|size| size as u32);
         let (to, shape) = (Value::At(to).slot(), Value::Words(shape.to_vec()).slot());
         let config = LaunchConfig {
             grid_dim: (cut.blocks[0] as u32, cut.blocks[1] as u32, 1),
@@ -159,7 +176,7 @@ impl Strided {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::strided;
+    use super::super::tests::{strided, strided_one};
     use super::*;
 
     const BOTH: [Direction; 2] = [Direction::Forward, Direction::Data];
@@ -169,8 +186,8 @@ mod tests {
         for side in [16, 32] {
             for inputs in [8, 24, 48, 64, 104, 128] {
                 for outputs in [8, 24, 40, 72, 80, 112, 128, 256] {
-                    for direction in BOTH {
-                        let g = strided(5, inputs, outputs, side);
+                    let both = [strided, strided_one].map(|of| of(5, inputs, outputs, side));
+                    for (g, direction) in both.into_iter().flat_map(|g| BOTH.map(|d| (g, d))) {
                         let cuts = Cut::all(&g, direction, 132);
                         assert!(!cuts.is_empty(), "{direction:?} {inputs} {outputs}");
                         for cut in cuts {

@@ -7,7 +7,9 @@
 // side, so that what all nine products read is fetched once. Beyond the edges a fetch gives zeros: that
 // is the padding, and it lets WIDTH be a multiple of 8, ROWS and IMAGES not divide the batch, and tiles
 // reach beyond the last channel. One thread fetches; three groups of four warps multiply, one for each
-// row r of the filter, and a tap s is the same memory read one pixel later.
+// row r of the filter, and a tap s is the same memory read one pixel later. Where the channels of a pixel lie
+// together, the three taps of a row are one product of three times as many columns, which reads dy once for all
+// three.
 //
 // A tile of 64 outputs is half empty where there are 32. The sum is the same over the pixels that x has,
 //
@@ -43,6 +45,22 @@ __device__ constexpr u32 pixels_before(u32 group) {
     const u32 line = group / (WIDTH / 8);
     return (line / ROWS * (ROWS + 2) + line % ROWS) * LINE + group % (WIDTH / 8) * 8;
 }
+
+#if IN_PLANES == 1
+// d[s] += a b for the three taps of a row: the channels of the next pixel are columns like those of this one.
+__device__ __forceinline__ void multiply_row(float (&d)[3][SUMS], u64 a, u64 b) {
+#if TILE == 32
+    asm volatile(MULTIPLY("96", TO_47, "%48", "%49")
+                 : EIGHT_OF(d[0], 0), EIGHT_OF(d[0], 8), EIGHT_OF(d[1], 0), EIGHT_OF(d[1], 8), EIGHT_OF(d[2], 0),
+                   EIGHT_OF(d[2], 8) : "l"(a), "l"(b));
+#else
+    asm volatile(MULTIPLY("192", TO_95, "%96", "%97")
+                 : EIGHT_OF(d[0], 0), EIGHT_OF(d[0], 8), EIGHT_OF(d[0], 16), EIGHT_OF(d[0], 24), EIGHT_OF(d[1], 0),
+                   EIGHT_OF(d[1], 8), EIGHT_OF(d[1], 16), EIGHT_OF(d[1], 24), EIGHT_OF(d[2], 0), EIGHT_OF(d[2], 8),
+                   EIGHT_OF(d[2], 16), EIGHT_OF(d[2], 24) : "l"(a), "l"(b));
+#endif
+}
+#endif
 
 // partial: [splits][out][3][3][in].
 extern "C" __global__ void __launch_bounds__(MULTIPLIERS + 128, 1) filter_parts(
@@ -99,11 +117,15 @@ extern "C" __global__ void __launch_bounds__(MULTIPLIERS + 128, 1) filter_parts(
             for (u32 k = 0; k < STEPS; k++) {
                 const u32 before = pixels_before(2 * k), after = pixels_before(2 * k + 1);
                 const u64 a = matrix(left + k * 16 * OUT_BYTES, 0, 8 * OUT_BYTES, OUT_BYTES);
+                const u32 from = right + before * IN_BYTES, eight = (after - before) * IN_BYTES;
+#if IN_PLANES == 1
+                multiply_row(d, a, matrix(from, IN_BYTES, eight, IN_BYTES));
+#else
 #pragma unroll
                 for (u32 s = 0; s < 3; s++) {
-                    multiply(d[s], a, matrix(right + (before + s) * IN_BYTES, WHOLE(IN_BOX),
-                                             (after - before) * IN_BYTES, IN_BYTES));
+                    multiply(d[s], a, matrix(from + s * IN_BYTES, WHOLE(IN_BOX), eight, IN_BYTES));
                 }
+#endif
             }
             products_end();
             // All but this chunk are done: the stage of the one before it is free.

@@ -58,8 +58,9 @@ __device__ __forceinline__ void products_wait() {
 }
 
 // Operands of an instruction are numbered, so each width of a product is written out.
-#define EIGHT(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), \
-                 "+f"(d[i + 6]), "+f"(d[i + 7])
+#define EIGHT_OF(d, i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), \
+                       "+f"(d[i + 5]), "+f"(d[i + 6]), "+f"(d[i + 7])
+#define EIGHT(i) EIGHT_OF(d, i)
 #define TO_7 "%0, %1, %2, %3, %4, %5, %6, %7"
 #define TO_15 TO_7 ", %8, %9, %10, %11, %12, %13, %14, %15"
 #define TO_23 TO_15 ", %16, %17, %18, %19, %20, %21, %22, %23"
@@ -68,3 +69,7 @@ __device__ __forceinline__ void products_wait() {
 #define TO_47 TO_39 ", %40, %41, %42, %43, %44, %45, %46, %47"
 #define TO_55 TO_47 ", %48, %49, %50, %51, %52, %53, %54, %55"
 #define TO_63 TO_55 ", %56, %57, %58, %59, %60, %61, %62, %63"
+#define TO_71 TO_63 ", %64, %65, %66, %67, %68, %69, %70, %71"
+#define TO_79 TO_71 ", %72, %73, %74, %75, %76, %77, %78, %79"
+#define TO_87 TO_79 ", %80, %81, %82, %83, %84, %85, %86, %87"
+#define TO_95 TO_87 ", %88, %89, %90, %91, %92, %93, %94, %95"

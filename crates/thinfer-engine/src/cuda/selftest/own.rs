@@ -10,39 +10,44 @@ use crate::cuda::hopper::{Cut, Own};
 use crate::error::EngineError;
 use crate::noise::{Key, Stream};
 
-/// Batch, height, width, inputs, outputs and stride: one image and many, sides of no multiple of eight, tiles that
+/// Batch, height, width, inputs, outputs, stride and side of the filter: one image and many, sides of no multiple of eight, tiles that
 /// reach beyond the channels, and shapes of real networks.
-const CASES: [[usize; 6]; 30] = [
-    [1, 1, 1, 32, 16, 1],
-    [1, 5, 7, 24, 8, 1],
-    [3, 13, 9, 40, 72, 1],
-    [5, 4, 4, 64, 64, 1],
-    [11, 8, 8, 96, 32, 1],
-    [2, 14, 14, 64, 64, 1],
-    [2, 16, 16, 80, 160, 1],
-    [3, 32, 32, 48, 40, 1],
-    [1, 56, 56, 32, 64, 1],
-    [1, 8, 8, 8, 24, 1],
-    [5, 16, 8, 64, 64, 1],
-    [2, 32, 16, 56, 64, 1],
-    [2, 32, 32, 16, 72, 1],
-    [7, 16, 16, 128, 40, 1],
-    [3, 16, 16, 80, 128, 1],
-    [41, 8, 8, 208, 96, 1],
-    [5, 8, 8, 72, 208, 1],
-    [300, 8, 8, 112, 40, 1],
-    [9, 32, 32, 88, 32, 1],
-    [40, 16, 16, 72, 24, 1],
-    [1, 16, 16, 64, 64, 2],
-    [1, 32, 32, 8, 24, 2],
-    [3, 32, 32, 64, 80, 2],
-    [5, 32, 32, 64, 112, 2],
-    [2, 32, 32, 40, 72, 2],
-    [37, 32, 32, 64, 128, 2],
-    [3, 16, 32, 72, 40, 2],
-    [7, 16, 16, 128, 136, 2],
-    [67, 16, 16, 104, 128, 2],
-    [3, 16, 16, 128, 256, 2],
+const CASES: [[usize; 7]; 35] = [
+    [1, 1, 1, 32, 16, 1, 3],
+    [1, 5, 7, 24, 8, 1, 3],
+    [3, 13, 9, 40, 72, 1, 3],
+    [5, 4, 4, 64, 64, 1, 3],
+    [11, 8, 8, 96, 32, 1, 3],
+    [2, 14, 14, 64, 64, 1, 3],
+    [2, 16, 16, 80, 160, 1, 3],
+    [3, 32, 32, 48, 40, 1, 3],
+    [1, 56, 56, 32, 64, 1, 3],
+    [1, 8, 8, 8, 24, 1, 3],
+    [5, 16, 8, 64, 64, 1, 3],
+    [2, 32, 16, 56, 64, 1, 3],
+    [2, 32, 32, 16, 72, 1, 3],
+    [7, 16, 16, 128, 40, 1, 3],
+    [3, 16, 16, 80, 128, 1, 3],
+    [41, 8, 8, 208, 96, 1, 3],
+    [5, 8, 8, 72, 208, 1, 3],
+    [300, 8, 8, 112, 40, 1, 3],
+    [9, 32, 32, 88, 32, 1, 3],
+    [40, 16, 16, 72, 24, 1, 3],
+    [1, 16, 16, 64, 64, 2, 3],
+    [1, 32, 32, 8, 24, 2, 3],
+    [3, 32, 32, 64, 80, 2, 3],
+    [5, 32, 32, 64, 112, 2, 3],
+    [2, 32, 32, 40, 72, 2, 3],
+    [37, 32, 32, 64, 128, 2, 3],
+    [3, 16, 32, 72, 40, 2, 3],
+    [7, 16, 16, 128, 136, 2, 3],
+    [67, 16, 16, 104, 128, 2, 3],
+    [3, 16, 16, 128, 256, 2, 3],
+    [1, 16, 16, 64, 64, 2, 1],
+    [3, 32, 32, 64, 80, 2, 1],
+    [5, 16, 32, 24, 40, 2, 1],
+    [7, 16, 16, 128, 256, 2, 1],
+    [67, 32, 32, 56, 112, 2, 1],
 ];
 
 /// The result is rounded to bf16, half a unit of 2⁻⁸; sums are f32 in another order.
@@ -51,13 +56,13 @@ const LIMIT: f64 = 4e-3;
 /// All checks; none where the device is no Hopper.
 pub(super) fn own(gpu: &Gpu) -> Result<Vec<Check>, EngineError> {
     let mut checks = Vec::new();
-    for [batch, height, width, inputs, outputs, stride] in CASES {
+    for [batch, height, width, inputs, outputs, stride, side] in CASES {
         let geometry = Geometry {
             input: [batch, inputs, height, width],
-            filter: [outputs, inputs, 3, 3],
+            filter: [outputs, inputs, side, side],
             output: [batch, outputs, height / stride, width / stride],
             stride: [stride, stride],
-            padding: [1, 1],
+            padding: [side / 2; 2],
         };
         for direction in [Direction::Forward, Direction::Data, Direction::Filter] {
             let (precision, deterministic, hasty) = (Precision::Bf16, true, false);
@@ -69,8 +74,9 @@ pub(super) fn own(gpu: &Gpu) -> Result<Vec<Check>, EngineError> {
             let tensors = Tensors::new(&geometry);
             let want = tensors.on_cpu(&geometry, direction);
             for cut in cuts {
-                let shape =
-                    format!("{batch} of {height}x{width}, {inputs} to {outputs}, stride {stride}");
+                let shape = format!(
+                    "{batch} of {height}x{width}, {inputs} to {outputs}, {side}x{side}, stride {stride}"
+                );
                 let tiles = cut.name();
                 let name = format!("convolution {direction:?} of {shape} in tiles of {tiles}");
                 let (first, second) = tensors.on_gpu(gpu, &geometry, direction, cut)?;
@@ -111,19 +117,21 @@ impl Tensors {
         let Self([x, w, y]) = self;
         let [_, inputs, height, width] = geometry.input;
         let [images, outputs, high, wide] = geometry.output;
-        let [stride, _] = geometry.stride;
+        let ([stride, _], [padding, _]) = (geometry.stride, geometry.padding);
+        let [.., side, _] = geometry.filter;
         let mut result = vec![0f64; self.0[written(direction)].len()];
         for at in 0..images * high * wide {
             let (image, row, column) = (at / wide / high, at / wide % high, at % wide);
-            for tap in 0..9 {
-                let (down, right) = (row * stride + tap / 3, column * stride + tap % 3);
-                if !(1..=height).contains(&down) || !(1..=width).contains(&right) {
+            for tap in 0..side * side {
+                let (down, right) = (row * stride + tap / side, column * stride + tap % side);
+                let inside = |at: usize, size: usize| (padding..padding + size).contains(&at);
+                if !inside(down, height) || !inside(right, width) {
                     continue;
                 }
-                let from = (image * height + down - 1) * width + right - 1;
+                let from = (image * height + down - padding) * width + right - padding;
                 for o in 0..outputs {
                     let (y_at, w_at, x_at) =
-                        (at * outputs + o, (o * 9 + tap) * inputs, from * inputs);
+                        (at * outputs + o, (o * side * side + tap) * inputs, from * inputs);
                     for i in 0..inputs {
                         let (x, w, y) = (x[x_at + i], w[w_at + i], y[y_at]);
                         let (to, a, b) = match direction {
