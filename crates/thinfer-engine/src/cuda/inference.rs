@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use cudarc::driver::CudaSlice;
+use cudarc::driver::{CudaGraph, CudaSlice};
 
 use super::Precision;
 use super::batches::{Batches, Slots, Source};
 use super::context::{Gpu, Value};
+use super::error::Named;
 use super::lower::PlanOptions;
 use super::plan::{CudaPlan, DeviceIo};
 use super::session::{ADVANCE, LOWER, Session};
@@ -30,7 +31,24 @@ pub struct Inference {
     /// Weights, their bf16 copy and statistics of networks that are not in training.
     own: Option<Own>,
     results: CudaSlice<u8>,
+    /// A batch with weights at some addresses, from the second time on that they are asked for.
+    captured: Captured,
 }
+
+/// Where weights, their bf16 copy and statistics lie.
+type Places = [u64; 3];
+
+/// What is known of running a batch with weights at some places.
+enum Captured {
+    Nothing,
+    /// It has run with these, so all that it needs is loaded.
+    Ran(Places),
+    Graph(Places, CudaGraph),
+}
+
+// SAFETY: any thread may launch and free a CUDA graph as long as it is one at a time, which `&mut` and ownership
+// see to; the bindings make the context current before a launch.
+unsafe impl Send for Captured {}
 
 struct Own {
     weights: CudaSlice<f32>,
@@ -77,6 +95,7 @@ impl Inference {
             noise: gpu.zeros(8)?,
             own: None,
             results: gpu.zeros(whole * outputs * 4)?,
+            captured: Captured::Nothing,
             gpu: gpu.clone(),
         })
     }
@@ -152,17 +171,41 @@ impl Inference {
         self.batches.fill(&self.gpu, first, bytes, classes)
     }
 
-    fn run(
-        &mut self,
-        [weights, low, stats]: [u64; 3],
-        rows: std::ops::Range<usize>,
-    ) -> Result<Vec<f32>, EngineError> {
+    fn run(&mut self, from: Places, rows: std::ops::Range<usize>) -> Result<Vec<f32>, EngineError> {
         let gpu = self.gpu.clone();
         let batch = self.plan.options().batch;
         if !rows.start.is_multiple_of(batch) || rows.end > self.rows {
             let (got, expected) = (rows.start, rows.start / batch * batch);
             return Err(EngineError::Size { what: "the first row", got, expected });
         }
+        let first = rows.start / batch;
+        gpu.write(&mut self.at, &[first as u32])?;
+        if matches!(&self.captured, Captured::Ran(places) if *places == from) {
+            let graph = gpu.capture(|| self.enqueue(from))?;
+            self.captured = Captured::Graph(from, graph);
+        }
+        for number in first..rows.end.div_ceil(batch) {
+            match &self.captured {
+                Captured::Graph(places, graph) if *places == from => {
+                    graph.launch().named("cuGraphLaunch")?;
+                }
+                _ => {
+                    self.enqueue(from)?;
+                    self.captured = Captured::Ran(from);
+                }
+            }
+            self.plan.copy_output(&mut self.results, number * batch * self.outputs * 4)?;
+        }
+        let width = self.outputs * 4;
+        let mut bytes = vec![0; rows.len() * width];
+        gpu.read_from(&self.results, rows.start * width, &mut bytes)?;
+        let value = |b: &[u8]| f32::from_le_bytes([b[0], b[1], b[2], b[3]]);
+        Ok(bytes.chunks_exact(4).map(value).collect())
+    }
+
+    /// Puts the next batch on the stream.
+    fn enqueue(&mut self, [weights, low, stats]: Places) -> Result<(), EngineError> {
+        let gpu = self.gpu.clone();
         let io = DeviceIo {
             input: gpu.address(&self.input),
             weights,
@@ -172,28 +215,18 @@ impl Inference {
             noise: gpu.address(&self.noise),
             ..DeviceIo::default()
         };
+        let slots = Slots {
+            batch: self.plan.options().batch,
+            channels: self.plan.input_channels(),
+            order: gpu.address(&self.order),
+            step: gpu.address(&self.at),
+            key: gpu.address(&self.key),
+            input: io.input,
+            targets: 0,
+        };
+        self.batches.gather(&gpu, slots)?;
+        self.plan.forward(&io)?;
         let advance = gpu.function(ADVANCE.source, ADVANCE.entry, ADVANCE.defines)?;
-        let first = rows.start / batch;
-        gpu.write(&mut self.at, &[first as u32])?;
-        for number in first..rows.end.div_ceil(batch) {
-            let slots = Slots {
-                batch,
-                channels: self.plan.input_channels(),
-                order: gpu.address(&self.order),
-                step: gpu.address(&self.at),
-                key: gpu.address(&self.key),
-                input: io.input,
-                targets: 0,
-            };
-            self.batches.gather(&gpu, slots)?;
-            self.plan.forward(&io)?;
-            self.plan.copy_output(&mut self.results, number * batch * self.outputs * 4)?;
-            gpu.launch_small(&advance, 1, &[Value::At(gpu.address(&self.at))])?;
-        }
-        let width = self.outputs * 4;
-        let mut bytes = vec![0; rows.len() * width];
-        gpu.read_from(&self.results, rows.start * width, &mut bytes)?;
-        let value = |b: &[u8]| f32::from_le_bytes([b[0], b[1], b[2], b[3]]);
-        Ok(bytes.chunks_exact(4).map(value).collect())
+        gpu.launch_small(&advance, 1, &[Value::At(gpu.address(&self.at))])
     }
 }

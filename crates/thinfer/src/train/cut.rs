@@ -19,14 +19,14 @@ const WORTHWHILE: f64 = 0.75;
 const TIMES_THE_COST: f64 = 3.0;
 /// The same while pruning pauses or has ended: no better one comes soon.
 const PAUSED_TIMES_THE_COST: f64 = 1.5;
-/// Multiply-adds that making a plan is taken to cost: far more on a GPU, where kernels for new shapes have to be
-/// compiled and engines searched, which took 4 to 7 seconds on an H200 (`results/shrink`). There it is for batches
-/// below and from [`LARGE_BATCH`] on, with which a second has more of them.
+/// Multiply-adds that making a plan is taken to cost: far more on a GPU, where engines are searched and graphs made,
+/// which took about a second on an H200 (`results/shrink`). There it is for batches below and from [`LARGE_BATCH`] on,
+/// with which a second has more of them.
 const CPU_COST: f64 = 2e8;
-const CUDA_COST: [f64; 2] = [4e14, 7.5e14];
-/// The share of the time that a GPU saves, of the share of multiply-adds that is gone, for the same batches: 0.24 to
-/// 0.37 was measured without convolutions of our own, and 0.49 to 0.53 with them at a batch of 512.
-const CUDA_SAVES: [f64; 2] = [0.3, 0.55];
+const CUDA_COST: [f64; 2] = [8e13, 1.6e14];
+/// The share of the time that a GPU saves, of the share of multiply-adds that is gone, for the same batches: 0.4 was
+/// measured at a batch of 64, and 0.45 to 0.55 at 512.
+const CUDA_SAVES: [f64; 2] = [0.4, 0.5];
 const LARGE_BATCH: usize = 256;
 
 /// The smaller network in use.
