@@ -148,7 +148,8 @@ impl Lower<'_> {
                     let dw = self.conv_gradient(weight, from);
                     let problem = self.problem(Direction::Filter, at, weight, window);
                     let x = if self.unfolds(weight, from) { self.kept[at] } else { x };
-                    self.program.training.push(Step::Conv(problem, [x, dw, dy]));
+                    let flat = self.param(weight, Space::Gradient);
+                    self.program.training.push(Step::Filter(problem, [x, dw, dy], flat));
                     pending.buffers[d].reader = Some(self.filters);
                     self.unpack_gradient(self.filters);
                     self.filters += 1;

@@ -47,6 +47,8 @@ const RANDOM: usize = 1 << 20;
 pub(crate) struct Problem {
     pub(crate) direction: Direction,
     pub(crate) geometry: Geometry,
+    /// Input channels that the weights have in the flat buffers. The filter has more where it is padded.
+    pub(crate) stored: usize,
     pub(crate) precision: Precision,
     pub(crate) deterministic: bool,
     pub(crate) hasty: bool,
@@ -60,7 +62,7 @@ impl Problem {
         }
     }
 
-    /// Bytes of input, filter and output.
+    /// Bytes of input, filter and output, as cuDNN reads and writes them.
     pub(crate) fn bytes(&self) -> [usize; 3] {
         let value = self.precision.bytes();
         let g = &self.geometry;
@@ -154,7 +156,10 @@ impl<'a> Chooser<'a> {
     pub(crate) fn new(gpu: &'a Gpu, problems: &[Problem]) -> Result<Self, EngineError> {
         let mut most = [1; 3];
         for problem in problems {
-            for (most, bytes) in most.iter_mut().zip(problem.bytes()) {
+            let [input, filter, output] = problem.bytes();
+            // Kernels of our own write filter gradients in f32.
+            let filter = filter / problem.precision.bytes() * 4;
+            for (most, bytes) in most.iter_mut().zip([input, filter, output]) {
                 *most = bytes.max(*most);
             }
         }
@@ -240,7 +245,7 @@ impl<'a> Chooser<'a> {
     }
 
     fn own(&self, problem: &Problem, cut: Cut) -> Result<Chosen, EngineError> {
-        self.checked(Chosen::Own(Box::new(Own::new(self.gpu, problem.geometry, cut)?)))
+        self.checked(Chosen::Own(Box::new(Own::new(self.gpu, problem, cut)?)))
     }
 
     fn checked(&self, chosen: Chosen) -> Result<Chosen, EngineError> {

@@ -612,7 +612,8 @@ impl Lower<'_> {
             }
         };
         let (precision, deterministic) = (self.options.precision, self.options.deterministic);
-        Problem { direction, geometry, precision, deterministic, hasty: self.options.hasty }
+        let (stored, hasty) = (self.conv_channels(weight, from).0, self.options.hasty);
+        Problem { direction, geometry, stored, precision, deterministic, hasty }
     }
 
     pub(super) fn product(

@@ -406,6 +406,8 @@ struct Binder<'a> {
     filters: usize,
     /// Filter gradients that run beside the main stream, not as plain kernels on it.
     really_beside: BTreeSet<usize>,
+    /// Filter gradients that are written into the flat gradient, so that nothing has to be moved there.
+    flat: BTreeSet<usize>,
 }
 
 impl<'a> Binder<'a> {
@@ -413,7 +415,7 @@ impl<'a> Binder<'a> {
         let steps = program.training.iter().chain(&program.inference);
         let problems: BTreeSet<Problem> = steps
             .filter_map(|s| match s {
-                Step::Conv(problem, _) => Some(*problem),
+                Step::Conv(problem, _) | Step::Filter(problem, ..) => Some(*problem),
                 _ => None,
             })
             .collect();
@@ -430,11 +432,18 @@ impl<'a> Binder<'a> {
             beside: 0,
             filters: 0,
             really_beside: BTreeSet::new(),
+            flat: BTreeSet::new(),
         })
     }
 
     fn bind(&mut self, steps: &[Step]) -> Result<Vec<Bound>, EngineError> {
-        steps.iter().map(|step| self.bind_one(step)).collect()
+        let mut bound = Vec::with_capacity(steps.len());
+        for step in steps {
+            if !matches!(step, Step::Beside(number, _) if self.flat.contains(number)) {
+                bound.push(self.bind_one(step)?);
+            }
+        }
+        Ok(bound)
     }
 
     fn bind_one(&mut self, step: &Step) -> Result<Bound, EngineError> {
@@ -449,7 +458,8 @@ impl<'a> Binder<'a> {
                 let number = self.really_beside.range(..=*number).next_back();
                 Ok(Bound::Join(number.copied().unwrap_or(usize::MAX)))
             }
-            Step::Conv(problem, places) => self.convolution(problem, *places),
+            Step::Conv(problem, places) => self.convolution(problem, *places, None),
+            Step::Filter(problem, places, flat) => self.convolution(problem, *places, Some(*flat)),
             Step::Product(product, places) => match Gemm::new(self.gpu, product) {
                 Ok(gemm) => Ok(Bound::Product { gemm, places: *places }),
                 Err(_) => self.kernel(&direct_product(product, *places), None),
@@ -457,15 +467,24 @@ impl<'a> Binder<'a> {
         }
     }
 
-    fn convolution(&mut self, problem: &Problem, places: [Place; 3]) -> Result<Bound, EngineError> {
-        let filter = problem.direction == Direction::Filter;
+    /// `flat`: where a filter gradient lies in the flat gradient.
+    fn convolution(
+        &mut self,
+        problem: &Problem,
+        mut places: [Place; 3],
+        flat: Option<Place>,
+    ) -> Result<Bound, EngineError> {
         let number = self.filters;
-        self.filters += usize::from(filter);
+        self.filters += usize::from(flat.is_some());
         let Some(chosen) = self.chooser.choose(*problem)? else {
             return self.kernel(&direct_convolution(problem, places), None);
         };
+        if let (Chosen::Own(_), Some(flat)) = (&*chosen, flat) {
+            places[1] = flat;
+            self.flat.insert(number);
+        }
         let small = problem.multiply_adds() < FILLS_THE_GPU;
-        let beside = (filter && small).then_some(number);
+        let beside = (flat.is_some() && small).then_some(number);
         if beside.is_some() {
             self.beside = self.beside.max(chosen.workspace());
             self.really_beside.insert(number);

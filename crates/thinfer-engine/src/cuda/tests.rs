@@ -6,7 +6,7 @@ use super::context::HOPPER;
 use super::lower::lower;
 use super::networks::cases;
 use super::nvrtc::{self, source};
-use super::step::{Program, Space, Step};
+use super::step::{Place, Program, Space, Step};
 use super::{PlanOptions, Precision};
 
 const PRECISIONS: [Precision; 3] = [Precision::F32, Precision::Tf32, Precision::Bf16];
@@ -18,7 +18,7 @@ fn options(batch: usize, precision: Precision, training: bool) -> PlanOptions {
 fn entries(steps: &[Step]) -> Vec<&'static str> {
     let name = |s: &Step| match s {
         Step::Kernel(launch) | Step::Beside(_, launch) => launch.entry,
-        Step::Conv(..) => "conv",
+        Step::Conv(..) | Step::Filter(..) => "conv",
         Step::Join(_) => "join",
         Step::Product(..) => "product",
     };
@@ -46,7 +46,8 @@ fn a_residual_network_runs_in_few_launches() {
     // Nothing is added by a kernel of its own.
     assert_eq!(count("sum_two"), 0);
     assert_eq!(count("curve_forward") + count("curve_backward"), 0);
-    // Each filter gradient is widened beside the main stream, which waits for the last at the end.
+    // Each filter gradient is widened beside the main stream, unless a kernel of our own makes it, and the main
+    // stream waits for the last at the end.
     assert_eq!(count("unpack_gradients"), 8);
     assert!(matches!(program.training.last(), Some(Step::Join(7))));
 }
@@ -110,7 +111,7 @@ fn places_are_inside_their_buffers() {
             let p = lower(&case.network, options(case.batch, precision, true), 132).unwrap();
             for step in p.training.iter().chain(&p.inference) {
                 let places = match step {
-                    Step::Conv(problem, places) => {
+                    Step::Conv(problem, places) | Step::Filter(problem, places, _) => {
                         for (place, bytes) in places.iter().zip(problem.bytes()) {
                             let size = match place.space {
                                 Space::Arena => p.arena,
@@ -127,6 +128,30 @@ fn places_are_inside_their_buffers() {
                     Step::Kernel(_) | Step::Join(_) | Step::Beside(..) => continue,
                 };
                 assert!(places.iter().all(|p| p.space != Space::Nothing), "{}", case.name);
+            }
+        }
+    }
+}
+
+/// A filter gradient names its weights in the flat gradient, and is moved there where a library makes it elsewhere.
+#[test]
+fn filter_gradients_reach_the_flat_gradient() {
+    for case in cases().unwrap() {
+        for precision in PRECISIONS {
+            let p = lower(&case.network, options(case.batch, precision, true), 132).unwrap();
+            let mut number = 0;
+            for (at, step) in p.training.iter().enumerate() {
+                let Step::Filter(problem, [_, dw, _], flat) = step else { continue };
+                let [outputs, _, high, wide] = problem.geometry.filter;
+                let len = outputs * high * wide * problem.stored;
+                let own = |offset: usize| Place::new(Space::Gradient, 4 * offset) == *flat;
+                let param = case.network.params().iter().find(|param| own(param.offset));
+                assert!(param.is_some_and(|param| param.len() == len), "{}", case.name);
+                let next = p.training.get(at + 1);
+                let moved = matches!(next, Some(Step::Beside(beside, _)) if *beside == number);
+                assert_eq!(moved, dw != flat, "{}", case.name);
+                assert!(moved || precision != Precision::Bf16, "{}", case.name);
+                number += 1;
             }
         }
     }

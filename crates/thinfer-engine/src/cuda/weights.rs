@@ -46,7 +46,7 @@ impl Lower<'_> {
     }
 
     /// The innermost axis of a convolution's weights, as stored and as cuDNN reads it.
-    fn conv_channels(&self, weight: usize, from: usize) -> (usize, usize) {
+    pub(super) fn conv_channels(&self, weight: usize, from: usize) -> (usize, usize) {
         let shape = &self.network.params()[weight].shape;
         if self.unfolds(weight, from) {
             (shape[1] * shape[2] * shape[3], UNFOLDED)
@@ -64,7 +64,7 @@ impl Lower<'_> {
         low && from == 0 && taps > 1 && taps * shape[3] <= UNFOLDED
     }
 
-    /// Where the gradient of a convolution's weights goes first.
+    /// Where a library writes the gradient of a convolution's weights.
     pub(super) fn conv_gradient(&mut self, weight: usize, from: usize) -> Place {
         let param = &self.network.params()[weight];
         let (inner, padded) = self.conv_channels(weight, from);
@@ -94,7 +94,7 @@ impl Lower<'_> {
         }
     }
 
-    /// Widens the filter gradient that was just made, beside the main stream like itself.
+    /// Widens the filter gradient that a library has just made, beside the main stream like itself.
     pub(super) fn unpack_gradient(&mut self, filter: usize) {
         if self.unpack.is_empty() {
             return;

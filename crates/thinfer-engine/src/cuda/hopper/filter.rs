@@ -142,6 +142,8 @@ pub(crate) struct Filter {
     parts: CudaFunction,
     sum: CudaFunction,
     geometry: Geometry,
+    /// Input channels that the gradient has.
+    stored: usize,
     cut: Cut,
 }
 
@@ -149,11 +151,12 @@ impl Filter {
     pub(super) fn new(
         function: impl Fn(&str) -> Result<CudaFunction, EngineError>,
         geometry: Geometry,
+        stored: usize,
         cut: Cut,
     ) -> Result<Self, EngineError> {
         let (parts, sum) = (function("filter_parts")?, function("filter_sum")?);
         allow_memory(&parts, cut.stages * cut.stage_bytes())?;
-        Ok(Self { parts, sum, geometry, cut })
+        Ok(Self { parts, sum, geometry, stored, cut })
     }
 
     /// Bytes that a run needs besides its tensors.
@@ -161,7 +164,7 @@ impl Filter {
         self.cut.workspace(&self.geometry)
     }
 
-    /// Puts it on a stream, for input, filter gradient, output gradient and workspace at these addresses.
+    /// Puts it on a stream, for input, filter gradient in f32, output gradient and workspace at these addresses.
     pub(super) fn run(
         &self,
         stream: &CudaStream,
@@ -190,7 +193,7 @@ impl Filter {
         parts.arg(&x).arg(&dy).arg(&partial).arg(&shape);
         // SAFETY: these are the arguments of `filter_parts`, and the workspace has room for its sums.
         unsafe { parts.launch(config) }.named("filter_parts")?;
-        add_up(stream, &self.sum, [outputs, inputs], [workspace, dw], splits)
+        add_up(stream, &self.sum, [outputs, inputs, self.stored], [workspace, dw], splits)
     }
 }
 
@@ -210,11 +213,12 @@ pub(super) fn best_splits(
     all.min_by(|a, b| cost(*a).total_cmp(&cost(*b))).unwrap_or(1)
 }
 
-/// Puts the addition of the sums of all splits on a stream, for tiles over so many rows and columns.
+/// Puts the addition of the sums of all splits on a stream, for tiles over so many rows and columns and a gradient
+/// with so many input channels.
 pub(super) fn add_up(
     stream: &CudaStream,
     function: &CudaFunction,
-    [rows, columns]: [usize; 2],
+    [rows, columns, stored]: [usize; 3],
     [from, to]: [u64; 2],
     splits: usize,
 ) -> Result<(), EngineError> {
@@ -227,7 +231,7 @@ pub(super) fn add_up(
         shared_mem_bytes: 0,
     };
     let [from, to] = [from, to].map(|address| Value::At(address).slot());
-    let numbers = [quads, splits, shares, columns, rows];
+    let numbers = [quads, splits, shares, columns, stored];
     let numbers = numbers.map(|value| Value::U32(value as u32).slot());
     let mut sum = stream.launch_builder(function);
     sum.arg(&from).arg(&to);

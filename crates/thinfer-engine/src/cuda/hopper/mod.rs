@@ -112,16 +112,17 @@ pub(crate) enum Own {
 }
 
 impl Own {
-    pub(crate) fn new(gpu: &Gpu, geometry: Geometry, cut: Cut) -> Result<Self, EngineError> {
+    pub(crate) fn new(gpu: &Gpu, problem: &Problem, cut: Cut) -> Result<Self, EngineError> {
+        let Problem { geometry, stored, .. } = *problem;
         let (source, defines) = cut.kernel();
         let defines: Vec<&str> = defines.iter().map(String::as_str).collect();
         let function = |entry: &str| gpu.function(source, entry, &defines);
         Ok(match cut {
-            Cut::Filter(cut) => Own::Filter(filter::Filter::new(function, geometry, cut)?),
+            Cut::Filter(cut) => Own::Filter(filter::Filter::new(function, geometry, stored, cut)?),
             Cut::Narrow(cut) => Own::Narrow(narrow::Narrow::new(function, geometry, cut)?),
             Cut::Strided(cut) => Own::Strided(strided::Strided::new(function, geometry, cut)?),
             Cut::StridedFilter(cut) => {
-                Own::StridedFilter(strided_filter::Filter::new(function, geometry, cut)?)
+                Own::StridedFilter(strided_filter::Filter::new(function, geometry, stored, cut)?)
             }
         })
     }
@@ -135,7 +136,8 @@ impl Own {
         }
     }
 
-    /// Puts it on a stream, for input, filter, output and workspace at these addresses.
+    /// Puts it on a stream, for input, filter, output and workspace at these addresses. All are bf16 but filter
+    /// gradients, which are f32 and have the channels that the weights have.
     pub(crate) fn run(&self, stream: &CudaStream, at: [u64; 4]) -> Result<(), EngineError> {
         match self {
             Own::Filter(filter) => filter.run(stream, at),
@@ -195,8 +197,8 @@ pub(super) mod tests {
     }
 
     fn problem(direction: Direction, geometry: Geometry) -> Problem {
-        let precision = Precision::Bf16;
-        Problem { direction, geometry, precision, deterministic: true, hasty: false }
+        let (precision, stored) = (Precision::Bf16, geometry.filter[1]);
+        Problem { direction, geometry, stored, precision, deterministic: true, hasty: false }
     }
 
     /// Kernels of some networks and what they are compiled with, for a test that compiles them.

@@ -79,6 +79,8 @@ pub(crate) struct Filter {
     parts: CudaFunction,
     sum: CudaFunction,
     geometry: Geometry,
+    /// Input channels that the gradient has.
+    stored: usize,
     cut: Cut,
 }
 
@@ -86,11 +88,12 @@ impl Filter {
     pub(super) fn new(
         function: impl Fn(&str) -> Result<CudaFunction, EngineError>,
         geometry: Geometry,
+        stored: usize,
         cut: Cut,
     ) -> Result<Self, EngineError> {
         let (parts, sum) = (function("filter_parts")?, function("filter_sum")?);
         allow_memory(&parts, cut.memory())?;
-        Ok(Self { parts, sum, geometry, cut })
+        Ok(Self { parts, sum, geometry, stored, cut })
     }
 
     /// Bytes that a run needs besides its tensors: the sums of all blocks.
@@ -98,7 +101,7 @@ impl Filter {
         self.cut.splits * self.geometry.filter.iter().product::<usize>() * 4
     }
 
-    /// Puts it on a stream, for input, filter gradient, output gradient and workspace at these addresses.
+    /// Puts it on a stream, for input, filter gradient in f32, output gradient and workspace at these addresses.
     pub(super) fn run(
         &self,
         stream: &CudaStream,
@@ -121,7 +124,7 @@ impl Filter {
         parts.arg(&x).arg(&dy).arg(&partial).arg(&shape);
         // SAFETY: these are the arguments of `filter_parts`, and the workspace has room for its sums.
         unsafe { parts.launch(config) }.named("filter_parts")?;
-        add_up(stream, &self.sum, [g.filter[0], g.filter[1]], [workspace, dw], cut.splits)
+        add_up(stream, &self.sum, [outputs, inputs, self.stored], [workspace, dw], cut.splits)
     }
 }
 

@@ -17,9 +17,10 @@ __device__ __forceinline__ void multiply(float (&d)[SUMS], u64 a, u64 b) {
 #endif
 }
 
-// Blocks of 256 threads, of which `shares` add up the splits of the same four neighbours.
-extern "C" __global__ void __launch_bounds__(256) filter_sum(const float4* partial, u16* dw, u32 quads, u32 splits,
-                                                            u32 shares, u32 in, u32 out) {
+// Blocks of 256 threads, of which `shares` add up the splits of the same four neighbours. Of the input channels
+// the gradient has `stored`, the others are padding.
+extern "C" __global__ void __launch_bounds__(256) filter_sum(const float4* partial, float* dw, u32 quads, u32 splits,
+                                                            u32 shares, u32 in, u32 stored) {
     __shared__ float4 sums[256];
     const u32 wide = 256 / shares, share = threadIdx.x / wide, i = blockIdx.x * wide + threadIdx.x % wide;
     float4 sum = make_float4(0.f, 0.f, 0.f, 0.f);
@@ -43,16 +44,24 @@ extern "C" __global__ void __launch_bounds__(256) filter_sum(const float4* parti
         sum.z += v.z;
         sum.w += v.w;
     }
-    const uint2 four = make_uint2(to_bf16x2(sum.x, sum.y), to_bf16x2(sum.z, sum.w));
+    const float four[4] = {sum.x, sum.y, sum.z, sum.w};
+    const u32 column = 4 * i % in, line = 4 * i / in;
 #ifdef SWAPPED
     // Sums are [out][tap][in], the gradient is [in][8 - tap][out].
-    const u32 column = 4 * i % in, tap = 4 * i / in % 9, row = 4 * i / in / 9;
-    u16* to = dw + ((size_t)column * 9 + 8 - tap) * out + row;
-    to[0] = (u16)four.x;
-    to[9 * out] = (u16)(four.x >> 16);
-    to[18 * out] = (u16)four.y;
-    to[27 * out] = (u16)(four.y >> 16);
+    const u32 tap = line % 9, row = line / 9;
+    if (row >= stored) return;
+    float* to = dw + ((size_t)column * 9 + 8 - tap) * stored + row;
+#pragma unroll
+    for (u32 j = 0; j < 4; j++) to[(size_t)j * 9 * stored] = four[j];
 #else
-    ((uint2*)dw)[i] = four;
+    // In the flat gradient weights lie one after the other: some are not aligned.
+    if (stored == in && (size_t)dw % 16 == 0) {
+        ((float4*)dw)[i] = sum;
+        return;
+    }
+#pragma unroll
+    for (u32 j = 0; j < 4; j++) {
+        if (column + j < stored) dw[(size_t)line * stored + column + j] = four[j];
+    }
 #endif
 }
