@@ -155,7 +155,7 @@ impl Filter {
         cut: Cut,
     ) -> Result<Self, EngineError> {
         let (parts, sum) = (function("filter_parts")?, function("filter_sum")?);
-        allow_memory(&parts, cut.stages * cut.stage_bytes())?;
+        allow_memory(&parts)?;
         Ok(Self { parts, sum, geometry, stored, cut })
     }
 

@@ -154,10 +154,10 @@ fn channels(geometry: &Geometry, direction: Direction) -> [usize; 2] {
     if direction == Direction::Data { [outputs, inputs] } else { [inputs, outputs] }
 }
 
-/// Lets blocks of a kernel have so much shared memory.
-fn allow_memory(function: &CudaFunction, bytes: usize) -> Result<(), EngineError> {
+/// Lets blocks of a kernel have as much shared memory as any pass wants: passes of different sizes share it.
+fn allow_memory(function: &CudaFunction) -> Result<(), EngineError> {
     let attribute = Attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
-    function.set_attribute(attribute, bytes as i32).named("cuFuncSetAttribute")
+    function.set_attribute(attribute, MEMORY as i32).named("cuFuncSetAttribute")
 }
 
 /// Bytes of so many channels that lie together in shared memory.

@@ -138,7 +138,7 @@ impl Narrow {
         cut: Cut,
     ) -> Result<Self, EngineError> {
         let function = function("narrow")?;
-        allow_memory(&function, cut.memory())?;
+        allow_memory(&function)?;
         Ok(Self { function, geometry, cut })
     }
 

@@ -134,7 +134,7 @@ impl Strided {
         cut: Cut,
     ) -> Result<Self, EngineError> {
         let function = function("strided")?;
-        allow_memory(&function, cut.memory())?;
+        allow_memory(&function)?;
         Ok(Self { function, geometry, cut })
     }
 

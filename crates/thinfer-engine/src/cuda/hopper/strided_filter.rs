@@ -92,7 +92,7 @@ impl Filter {
         cut: Cut,
     ) -> Result<Self, EngineError> {
         let (parts, sum) = (function("filter_parts")?, function("filter_sum")?);
-        allow_memory(&parts, cut.memory())?;
+        allow_memory(&parts)?;
         Ok(Self { parts, sum, geometry, stored, cut })
     }
 
