@@ -25,17 +25,21 @@ const UNDER_WAY: usize = 4;
 /// so many channels.
 #[derive(Clone, Copy)]
 struct Arrives {
+    /// The node whose gradients they are.
+    at: usize,
     d: Place,
     d2: Place,
     mask: Place,
     out: Place,
     part: Option<usize>,
+    /// The channel from which on there is a norm, where that is not the first.
+    first: Option<usize>,
 }
 
 impl Arrives {
-    /// The last argument of kernels that write a part.
+    /// The last arguments of kernels that write a part, or that norm one.
     fn last(&self) -> Vec<Arg> {
-        self.part.map(|channels| Arg::U32(channels as u32)).into_iter().collect()
+        [self.part, self.first].into_iter().flatten().map(|n| Arg::U32(n as u32)).collect()
     }
 }
 
@@ -341,13 +345,19 @@ impl Lower<'_> {
         if part.is_some() {
             more.push("PART");
         }
+        let first = self.first_normed(unit);
+        if first.is_some() {
+            more.push("FROM");
+        }
         let out = to_part.or(write.then_some(g));
         let arrives = Arrives {
+            at: unit.out,
             d: pending.place(d),
             d2: d2.map_or(Place::NOTHING, |b| pending.place(b)),
             mask: self.kept[unit.out],
             out: out.map_or(Place::NOTHING, |b| pending.place(b)),
             part: part.map(|from| self.channels(from)),
+            first,
         };
         if let (Some(from), Some(buffer)) = (part, to_part) {
             pending.arrived[from].push(buffer);
@@ -374,9 +384,8 @@ impl Lower<'_> {
             && self.wants(n)
         {
             let place = pending.place(g);
-            let nothing = Place::NOTHING;
-            let arrives =
-                Arrives { d: place, d2: nothing, mask: nothing, out: nothing, part: None };
+            let [d2, mask, out] = [Place::NOTHING; 3];
+            let arrives = Arrives { at: n, d: place, d2, mask, out, part: None, first: None };
             self.norm_gradient(pending, n, g, &["CUT=0"], arrives);
         }
     }
@@ -391,7 +400,8 @@ impl Lower<'_> {
         arrives: Arrives,
     ) {
         let from = self.network.nodes()[norm].inputs[0].0;
-        if !self.wants(from) {
+        let wanted = self.wants(from);
+        if !wanted && arrives.first.is_none() {
             self.norm_reduce(norm, more, arrives);
             self.release(pending, g);
             return;
@@ -405,6 +415,8 @@ impl Lower<'_> {
             pending.arrived[from].clear();
         }
         let to = match extra {
+            // It has other channels than what arrives.
+            _ if arrives.first.is_some() => self.fresh(pending, from),
             _ if pending.only_mine(g) => g,
             Some(extra) if pending.only_mine(extra) => extra,
             _ => self.fresh(pending, from),
@@ -423,7 +435,11 @@ impl Lower<'_> {
         if let Some(extra) = extra.filter(|e| *e != to) {
             self.release(pending, extra);
         }
-        pending.arrived[from].push(to);
+        if wanted {
+            pending.arrived[from].push(to);
+        } else {
+            self.release(pending, to);
+        }
     }
 
     /// Sums and the gradient of the input in one kernel.
@@ -454,7 +470,7 @@ impl Lower<'_> {
         if added != Place::NOTHING {
             more.push("EXTRA");
         }
-        self.whole(norm, "norm_backward", &more, args.map(Arg::At).to_vec(), &arrives.last())
+        self.whole(arrives.at, "norm_backward", &more, args.map(Arg::At).to_vec(), &arrives.last())
     }
 
     fn norm_reduce(&mut self, norm: usize, more: &[&'static str], arrives: Arrives) {

@@ -31,6 +31,8 @@ pub(crate) struct Join {
 pub(crate) struct Norm {
     /// The batch norm.
     pub(crate) node: usize,
+    /// The node that puts it to the last channels of the sum, of which the others are the other side alone.
+    pub(crate) spread: Option<usize>,
     pub(crate) other: Other,
     pub(crate) relu: bool,
     /// The node whose value leaves the unit.
@@ -83,11 +85,16 @@ pub(crate) fn units(network: &Network, whole: impl Fn(usize) -> bool) -> Vec<Uni
         [reader] => Some(reader),
         _ => None,
     };
-    // Kernels read eight channels at once.
-    let is_part = |at: usize| {
+    // Whether a node puts channels side by side into a sum, from this one on. Kernels read eight channels at once.
+    let is_part = |at: usize, from: usize| {
         let Op::Spread { channels } = &nodes[at].op else { return false };
-        let first = channels.iter().enumerate().all(|(at, to)| at == *to as usize);
-        first && channels.len().is_multiple_of(8) && whole(nodes[at].shape.channels)
+        let beside = channels.iter().zip(from..).all(|(to, at)| at == *to as usize);
+        let eights = [from, channels.len()].iter().all(|n| n.is_multiple_of(8));
+        beside && eights && whole(nodes[at].shape.channels)
+    };
+    let is_last = |at: &usize| {
+        let Op::Spread { channels } = &nodes[*at].op else { return false };
+        is_part(*at, nodes[*at].shape.channels - channels.len())
     };
     let mut taken = vec![false; nodes.len()];
     let mut units = Vec::new();
@@ -95,20 +102,25 @@ pub(crate) fn units(network: &Network, whole: impl Fn(usize) -> bool) -> Vec<Uni
         if taken[at] || !is_norm(at) {
             continue;
         }
-        let mut unit = Norm { node: at, other: Other::None, relu: false, out: at, sums: false };
-        if let Some(add) = only_reader(at).filter(|r| nodes[*r].op == Op::Add) {
+        let mut unit =
+            Norm { node: at, spread: None, other: Other::None, relu: false, out: at, sums: false };
+        let spread = only_reader(at).filter(is_last);
+        let end = spread.unwrap_or(at);
+        if let Some(add) = only_reader(end).filter(|r| nodes[*r].op == Op::Add) {
             let [a, b] = [nodes[add].inputs[0].0, nodes[add].inputs[1].0];
-            let other = if a == at { b } else { a };
-            if !taken[add] && other != at {
-                let alone = only_reader(other) == Some(add) && !taken[other];
-                unit.other = match alone {
-                    true if is_norm(other) => Other::Norm(other),
-                    true if is_part(other) => Other::Part(other),
-                    _ => Other::Value(other),
-                };
+            let other = if a == end { b } else { a };
+            let alone = only_reader(other) == Some(add) && !taken[other];
+            let beside = match alone {
+                true if is_norm(other) => Other::Norm(other),
+                true if is_part(other, 0) => Other::Part(other),
+                _ => Other::Value(other),
+            };
+            let narrow = spread.is_some() && matches!(beside, Other::Norm(_));
+            if !taken[add] && other != end && !narrow {
                 taken[add] = true;
-                taken[other] |= matches!(unit.other, Other::Norm(_) | Other::Part(_));
-                unit.out = add;
+                taken[other] |= matches!(beside, Other::Norm(_) | Other::Part(_));
+                taken[end] = true;
+                (unit.spread, unit.other, unit.out) = (spread, beside, add);
             }
         }
         if let Some(relu) = only_reader(unit.out).filter(|r| nodes[*r].op == Op::Relu) {

@@ -240,6 +240,33 @@ fn growing(widths: [usize; 3]) -> Built {
     classify(b, from, 5)
 }
 
+/// A residual stream of which blocks add to the last channels alone, as shrunk networks have it: the first to some that
+/// are there, the second to some of those and to new ones. The last sum has no ReLU.
+fn adding_last(width: usize, adds: usize, more: usize) -> Built {
+    let mut b = image(8, 6, 3);
+    let h = b.conv2d("conv1", b.input(), width, Window::square(3, 1, 1))?;
+    let h = b.batch_norm("bn1", h)?;
+    let mut from = b.relu(h)?;
+    for (block, [before, width]) in [[width, width], [width, width + more]].into_iter().enumerate()
+    {
+        let h = b.conv2d(&format!("{block}.conv1"), from, 8, Window::square(3, 1, 1))?;
+        let h = b.batch_norm(&format!("{block}.bn1"), h)?;
+        let h = b.relu(h)?;
+        let h = b.conv2d(&format!("{block}.conv2"), h, adds, Window::square(3, 1, 1))?;
+        let h = b.batch_norm(&format!("{block}.bn2"), h)?;
+        let h = b.spread(h, ((width - adds) as u32..width as u32).collect(), width)?;
+        let h = match block {
+            0 => b.add(h, from)?,
+            _ => {
+                let part = b.spread(from, (0..before as u32).collect(), width)?;
+                b.add(part, h)?
+            }
+        };
+        from = if block == 0 { b.relu(h)? } else { h };
+    }
+    classify(b, from, 5)
+}
+
 /// A linear layer that reads some pixels of some channels, and one that reads some of the input.
 fn picked(places: usize) -> Built {
     let mut b = image(6, 5, 3);
@@ -355,6 +382,13 @@ pub(crate) fn cases() -> Result<Vec<Case>, EngineError> {
         ("wide residual network with a frozen front", held(&wide_residual()?, WIDE_FRONT), 16),
         ("a stream that grows", growing([16, 24, 40])?, 16),
         ("a stream that grows by odd channels", growing([5, 12, 17])?, 7),
+        ("a stream of which the last channels are added to", adding_last(40, 24, 16)?, 16),
+        ("odd last channels of a stream", adding_last(13, 6, 5)?, 7),
+        (
+            "last channels of a stream with a frozen front",
+            held(&adding_last(40, 24, 16)?, &["conv1", "bn1", "0.conv1", "0.bn1", "0.conv2"]),
+            16,
+        ),
         (
             "a stream that grows with a frozen front",
             held(&growing([16, 24, 40])?, &["conv1", "bn1"]),

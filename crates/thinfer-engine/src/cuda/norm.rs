@@ -40,6 +40,10 @@ impl Lower<'_> {
                 (self.values[from], Place::NOTHING)
             }
         };
+        if let Some(first) = self.first_normed(unit) {
+            more.push("FROM");
+            part.push(Arg::U32(first as u32));
+        }
         self.values[unit.out] = self.arena(self.bytes(unit.out));
         if unit.relu {
             more.push("RELU");
@@ -58,6 +62,11 @@ impl Lower<'_> {
             self.norm_apply(unit, &more, places, &part)
         });
         self.program.training.push(step);
+    }
+
+    /// The channel of the sum from which on it is normed, where that is not the first.
+    pub(super) fn first_normed(&self, unit: &Norm) -> Option<usize> {
+        unit.spread.map(|_| self.channels(unit.out) - self.channels(unit.node))
     }
 
     /// The pass over a norm's values, with coefficients that are there already.
@@ -98,7 +107,7 @@ impl Lower<'_> {
         if unit.sums {
             more.push("SUM_IN");
         }
-        self.whole(unit.node, "norm_forward", &more, args, &[&reads.numbers, part].concat())
+        self.whole(unit.out, "norm_forward", &more, args, &[&reads.numbers, part].concat())
     }
 
     fn norm_stats(&mut self, norm: usize, sums: bool) {

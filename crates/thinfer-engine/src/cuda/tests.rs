@@ -75,6 +75,22 @@ fn a_stream_that_grows_is_added_by_the_norms() {
     assert_eq!(parts(&lowered("a stream that grows by odd channels", true).training), 0);
 }
 
+/// The norms of a branch put it to its channels of the sum, and pass the others on.
+#[test]
+fn what_adds_to_the_last_channels_is_as_narrow_as_they_are() {
+    let name = "a stream of which the last channels are added to";
+    let program = lowered(name, true);
+    for steps in [&program.training, &program.inference] {
+        assert!(!entries(steps).contains(&"choose") && !entries(steps).contains(&"sum_two"));
+    }
+    let from = |steps: &[Step]| {
+        let from = |s: &&Step| matches!(s, Step::Kernel(l) if l.defines.contains(&"FROM"));
+        steps.iter().filter(from).count()
+    };
+    assert_eq!((from(&program.training), from(&program.inference)), (4, 2));
+    assert_eq!(from(&lowered("odd last channels of a stream", true).training), 0);
+}
+
 /// Neither filters nor data of what is held in front, no filters of what is held behind it.
 #[test]
 fn the_way_back_leaves_out_what_is_held() {

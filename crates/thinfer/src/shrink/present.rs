@@ -16,8 +16,8 @@ pub(super) struct Present {
     pub(super) numbers: Vec<Vec<bool>>,
     /// For each node, the first node of those that share its channels.
     streams: Vec<usize>,
-    /// For each node, where each of its channels stands among those that stay: the earlier, the sooner.
-    ranks: Vec<Vec<usize>>,
+    /// For each node, where each of its channels stands among those that stay: the smaller, the sooner.
+    ranks: Vec<Vec<(usize, bool)>>,
 }
 
 impl Present {
@@ -49,7 +49,7 @@ impl Present {
             numbers: numbers.collect(),
             nodes: nodes.iter().map(|n| vec![false; n.shape.channels]).collect(),
             streams: streams(network),
-            ranks: nodes.iter().map(|n| vec![0; n.shape.channels]).collect(),
+            ranks: nodes.iter().map(|n| vec![(0, false); n.shape.channels]).collect(),
         };
         present.nodes[network.output().0].fill(true);
         // A picture is read as a whole; of a table, columns that nothing reads are not even loaded.
@@ -63,7 +63,9 @@ impl Present {
             }
             if present.nodes == before {
                 if layout.grows {
-                    present.rank();
+                    let branches = branches(network);
+                    present.rank(&branches, reach);
+                    branches.iter().for_each(|branch| present.narrow(branch, reach, layout));
                 }
                 return present;
             }
@@ -75,14 +77,41 @@ impl Present {
         (0..self.nodes.len()).filter(move |other| self.streams[*other] == self.streams[at])
     }
 
-    /// Puts the channels of a stream into the order in which its nodes get them.
-    fn rank(&mut self) {
+    /// Puts the channels of a stream into the order in which its nodes get them, and of those that a node gets the ones
+    /// last that the branch adds to which leaves out most.
+    fn rank(&mut self, branches: &[Branch], reach: &Channels) {
+        let adds = |branch: &Branch| self.added(branch, reach);
+        let left_out = |branch: &Branch| count(&self.nodes[branch.sum]) - count(&adds(branch));
+        let mut ranks = Vec::new();
         for at in 0..self.nodes.len() {
             let same: Vec<usize> = self.same(at).collect();
+            let here = branches.iter().filter(|branch| same.contains(&branch.sum));
+            let last = here.max_by_key(|branch| left_out(branch)).map(adds);
             let first = |c: usize| same.iter().copied().find(|other| self.nodes[*other][c]);
-            let ranks = (0..self.nodes[at].len()).map(|c| first(c).unwrap_or(usize::MAX));
-            self.ranks[at] = ranks.collect();
+            let rank = |c: usize| {
+                let added = last.as_ref().is_some_and(|last| last[c]);
+                (first(c).unwrap_or(usize::MAX), added)
+            };
+            ranks.push((0..self.nodes[at].len()).map(rank).collect());
         }
+        self.ranks = ranks;
+    }
+
+    /// The channels of a sum to which its branch adds something.
+    fn added(&self, branch: &Branch, reach: &Channels) -> Vec<bool> {
+        without(&self.nodes[branch.sum], &reach.zero[branch.norm])
+    }
+
+    /// Leaves a branch the last channels of its sum, as many as it takes to have all that it adds to.
+    fn narrow(&mut self, branch: &Branch, reach: &Channels, layout: Layout) {
+        let added = self.added(branch, reach);
+        let all = self.own(branch.sum);
+        let Some(first) = all.iter().position(|c| added[*c as usize]) else { return };
+        let first = first / layout.multiple * layout.multiple;
+        let mut last = vec![false; added.len()];
+        all[first..].iter().for_each(|c| last[*c as usize] = true);
+        self.nodes[branch.convolution].clone_from(&last);
+        self.nodes[branch.norm] = last;
     }
 
     /// The channels of a node that stay, in their order.
@@ -181,6 +210,30 @@ fn streams(network: &Network) -> Vec<usize> {
         }
     }
     streams
+}
+
+/// A convolution and its batch norm that nothing reads but a sum, whose other side is a stream.
+struct Branch {
+    convolution: usize,
+    norm: usize,
+    sum: usize,
+}
+
+/// All of a network.
+fn branches(network: &Network) -> Vec<Branch> {
+    let nodes = network.nodes();
+    let mut readers = vec![0; nodes.len()];
+    nodes.iter().flat_map(|node| &node.inputs).for_each(|from| readers[from.0] += 1);
+    let of = |(sum, side): (usize, usize)| {
+        let norm = nodes[sum].inputs[1 - side].0;
+        let convolution = nodes[norm].inputs[0].0;
+        let alone = [norm, convolution].iter().all(|node| readers[*node] == 1);
+        let convolves = matches!(nodes[convolution].op, Op::Conv2d { .. });
+        (alone && convolves).then_some(Branch { convolution, norm, sum })
+    };
+    let sums = (0..nodes.len()).filter(|at| nodes[*at].op == Op::Add);
+    let sides = sums.flat_map(|sum| [(sum, 0), (sum, 1)]);
+    sides.filter(|(sum, side)| grows(network, *sum, *side)).filter_map(of).collect()
 }
 
 /// Whether one side of a sum is a stream, to which the other adds a batch norm.

@@ -99,12 +99,16 @@ extern "C" __global__ void norm_fold(const Fold* table, const float* weights, co
 // y from x, and by RES from another value or norm.
 extern "C" __global__ void __launch_bounds__(THREADS) norm_apply(
     const act* x, const float* saved, const act* other, const float* saved2, act* y, u8* mask,
-    u32 rows, u32 channels, u32 tx PART_ARGUMENT) {
+    u32 rows, u32 channels, u32 tx PART_ARGUMENT FROM_ARGUMENT) {
     const Tile t = tile(channels, tx);
     if (!t.active) return;
     float a[V], b[V], a2[V], b2[V], w[V];
-    per_channel(saved, t.c, a);
-    per_channel(saved + channels, t.c, b);
+    if (IS_NORMED) {
+        per_channel(saved, t.c - FIRST, a);
+        per_channel(saved + NORMED, t.c - FIRST, b);
+    } else {
+        no_norm(a, b);
+    }
 #if RES == 2
     per_channel(saved2, t.c, a2);
     per_channel(saved2 + channels, t.c, b2);
@@ -117,7 +121,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) norm_apply(
 #pragma unroll
         for (int i = 0; i < ROWS_AHEAD; i++) {
             const u32 row = min(r + i * t.step, rows - 1);
-            raw[i] = fetch(x + (size_t)row * channels + t.c);
+            raw[i] = IS_NORMED ? fetch(x + NORMED_AT(row)) : Raw{};
 #if RES > 0
             more[i] = HAS_OTHER ? fetch(other + OTHER_AT(row)) : Raw{};
 #endif

@@ -52,6 +52,24 @@ __device__ __forceinline__ void move_running(const Normal& c, float* running_mea
 #define OTHER_AT(row) ((size_t)(row) * channels + t.c)
 #endif
 
+// What is normed. FROM: it has only the channels from FIRST on, and before them the sum is its other side.
+#ifdef FROM
+#define FROM_ARGUMENT , u32 first_channel
+#define FIRST first_channel
+#else
+#define FROM_ARGUMENT
+#define FIRST 0u
+#endif
+#define NORMED (channels - FIRST)
+#define IS_NORMED (t.c >= FIRST)
+#define NORMED_AT(row) ((size_t)(row) * NORMED + t.c - FIRST)
+
+// Of channels that are not normed nothing is left.
+__device__ __forceinline__ void no_norm(float* a, float* b) {
+#pragma unroll
+    for (int j = 0; j < V; j++) a[j] = b[j] = 0.f;
+}
+
 __device__ __forceinline__ void apply_norm(float* v, const float* w, const float* a, const float* b,
                                            const float* a2, const float* b2) {
 #pragma unroll

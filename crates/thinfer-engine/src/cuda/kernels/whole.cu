@@ -166,15 +166,15 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) norm_forward(
     const act* x, const act* x2, act* sum, const act* other, const float* saved2, act* y, u8* mask,
     float* partial, u32* counters, const float* scale, const float* shift, float* saved,
     float* running_mean, float* running_variance, u32 height, u32 channels, u32 tx,
-    float momentum, float eps PART_ARGUMENT) {
+    float momentum, float eps PART_ARGUMENT FROM_ARGUMENT) {
     __shared__ __align__(16) float rows[2 * THREADS * V];
     __shared__ float coefficients[2 * MOST_COLUMNS];
     __shared__ u16 parts[MOST_PARTS];
     __shared__ u32 next;
     const Column column = column_of(counters);
     if (threadIdx.x == 0) next = atomicAdd(column.taken, 1u);
-    const u32 own = blockIdx.y * tx * V + threadIdx.x;
-    const bool finishes = threadIdx.x < tx * V && own < channels;
+    const u32 column_own = blockIdx.y * tx * V + threadIdx.x, own = column_own - FIRST;
+    const bool finishes = threadIdx.x < tx * V && column_own < channels && column_own >= FIRST;
     float own_x = 0.f, own_scale = 0.f, own_shift = 0.f;
     if (finishes) {
         own_x = up(x[own]);
@@ -189,8 +189,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) norm_forward(
     const u32 batches = (height + BATCH * t.step - 1) / (BATCH * t.step);
 #pragma unroll
     for (int j = 0; j < V; j++) around[j] = 0.f;
-    if (t.active) {
-        take(x + t.c, around);
+    if (t.active && IS_NORMED) {
+        take(x + t.c - FIRST, around);
 #ifdef SUM_IN
         float first[V];
         take(x2 + t.c, first);
@@ -212,7 +212,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) norm_forward(
         const auto load = [&](u32 at, Summed& b) {
 #pragma unroll
             for (int i = 0; i < BATCH; i++) {
-                const size_t from = (size_t)min(row_of(at, i), height - 1) * channels + t.c;
+                const size_t from = NORMED_AT(min(row_of(at, i), height - 1));
                 b.x[i] = fetch(x + from);
 #ifdef SUM_IN
                 b.x2[i] = fetch(x2 + from);
@@ -243,7 +243,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) norm_forward(
                 }
             }
         };
-        each_batch<Summed>(t.active ? batches : 0, load, use);
+        each_batch<Summed>(t.active && IS_NORMED ? batches : 0, load, use);
         if (threadIdx.x == 0) parts[count] = (u16)part;
         count++;
         publish(t, tx, part, s0, s1, rows, partial, column, &next);
@@ -258,7 +258,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) norm_forward(
         coefficients[threadIdx.x] = c.a;
         coefficients[tx * V + threadIdx.x] = c.b;
         if (parts[0] == 0) {
-            save_normal(c, saved, channels, own);
+            save_normal(c, saved, NORMED, own);
             move_running(c, running_mean, running_variance, own, running_mean[own],
                          running_variance[own], height, momentum);
         }
@@ -272,6 +272,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) norm_forward(
     float a[V], b[V], a2[V], b2[V], w[V];
     per_channel(coefficients, t.x * V, a);
     per_channel(coefficients + tx * V, t.x * V, b);
+    if (!IS_NORMED) no_norm(a, b);
 #if RES == 2
     if (t.active) {
         per_channel(saved2, t.c, a2);
@@ -285,7 +286,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) norm_forward(
 #pragma unroll
             for (int i = 0; i < BATCH; i++) {
                 const u32 row = min(row_of(at, i), height - 1);
-                batch.x[i] = fetch(from + (size_t)row * channels + t.c);
+                batch.x[i] = IS_NORMED ? fetch(from + NORMED_AT(row)) : Raw{};
 #if RES > 0
                 batch.other[i] = HAS_OTHER ? fetch(other + OTHER_AT(row)) : Raw{};
 #endif
@@ -331,33 +332,33 @@ struct Passed {
 };
 
 // The gradients of scale, shift and input. WRITE: the gradient behind the cut goes out too, for the other
-// branch of a residual sum, with PART for the channels that it has. EXTRA: x already has a gradient from elsewhere, which is added.
+// branch of a residual sum, with PART for the channels that it has. FROM: channels in front of what is normed have only that. EXTRA: x already has a gradient from elsewhere, which is added.
 extern "C" __global__ void __launch_bounds__(THREADS, 1) norm_backward(
     const act* x, const act* d, const act* d2, const u8* mask, const float* saved, float* partial,
     u32* counters, act* g_out, float* dscale, float* dshift, const act* extra, act* dx, u32 height,
-    u32 channels, u32 tx PART_ARGUMENT) {
+    u32 channels, u32 tx PART_ARGUMENT FROM_ARGUMENT) {
     __shared__ __align__(16) float rows[2 * THREADS * V];
     __shared__ float coefficients[2 * MOST_COLUMNS];
     __shared__ u16 parts[MOST_PARTS];
     __shared__ u32 next;
     const Column column = column_of(counters);
     if (threadIdx.x == 0) next = atomicAdd(column.taken, 1u);
-    const u32 own = blockIdx.y * tx * V + threadIdx.x;
-    const bool finishes = threadIdx.x < tx * V && own < channels;
+    const u32 column_own = blockIdx.y * tx * V + threadIdx.x, own = column_own - FIRST;
+    const bool finishes = threadIdx.x < tx * V && column_own < channels && column_own >= FIRST;
     float own_a = 0.f, own_mean = 0.f, own_inverse = 0.f;
     if (finishes) {
         own_a = saved[own];
-        own_mean = saved[2 * channels + own];
-        own_inverse = saved[3 * channels + own];
+        own_mean = saved[2 * NORMED + own];
+        own_inverse = saved[3 * NORMED + own];
     }
     float a[V], b[V], mean[V];
     Tile t = part_of(0, channels, tx);
     const u32 batches = (height + BATCH * t.step - 1) / (BATCH * t.step);
-    if (t.active) {
-        per_channel(saved + 2 * channels, t.c, mean);
-        per_channel(saved, t.c, a);
+    if (t.active && IS_NORMED) {
+        per_channel(saved + 2 * NORMED, t.c - FIRST, mean);
+        per_channel(saved, t.c - FIRST, a);
 #if CUT == 1
-        per_channel(saved + channels, t.c, b);
+        per_channel(saved + NORMED, t.c - FIRST, b);
 #endif
     }
     __syncthreads();
@@ -373,7 +374,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) norm_backward(
 #pragma unroll
             for (int i = 0; i < BATCH; i++) {
                 const u32 row = min(row_of(at, i), height - 1);
-                batch.x[i] = fetch(x + (size_t)row * channels + t.c);
+                batch.x[i] = IS_NORMED ? fetch(x + NORMED_AT(row)) : Raw{};
                 batch.g[i] = fetch_gradient(d, d2, mask, row, channels, t);
             }
         };
@@ -388,6 +389,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) norm_backward(
 #ifdef WRITE
                 if (HAS_OTHER) put(g_out + OTHER_AT(row), g);
 #endif
+                if (!IS_NORMED) continue;
 #pragma unroll
                 for (int j = 0; j < V; j++) {
                     s0[j] += g[j];
@@ -425,18 +427,17 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) norm_backward(
 #pragma unroll
             for (int i = 0; i < BATCH; i++) {
                 const u32 row = min(row_of(at, i), height - 1);
-                const size_t where = (size_t)row * channels + t.c;
-                batch.x[i] = fetch(x + where);
+                batch.x[i] = fetch(x + NORMED_AT(row));
 #if defined(WRITE) && defined(PART)
                 if (HAS_OTHER) batch.g[i].d = fetch(g_out + OTHER_AT(row));
                 else batch.g[i] = fetch_gradient(d, d2, mask, row, channels, t);
 #elif defined(WRITE)
-                batch.g[i] = fetch(g_out + where);
+                batch.g[i] = fetch(g_out + (size_t)row * channels + t.c);
 #else
                 batch.g[i] = fetch_gradient(d, d2, mask, row, channels, t);
 #endif
 #ifdef EXTRA
-                batch.extra[i] = fetch(extra + where);
+                batch.extra[i] = fetch(extra + NORMED_AT(row));
 #endif
             }
         };
@@ -462,10 +463,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) norm_backward(
 #pragma unroll
                 for (int j = 0; j < V; j++) g[j] += w[j];
 #endif
-                put(dx + (size_t)row * channels + t.c, g);
+                put(dx + NORMED_AT(row), g);
             }
         };
-        each_batch<Passed>(t.active ? batches : 0, load, use);
+        each_batch<Passed>(t.active && IS_NORMED ? batches : 0, load, use);
     }
     clear(column, before);
 }
