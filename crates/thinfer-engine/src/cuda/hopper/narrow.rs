@@ -10,8 +10,9 @@ use crate::error::EngineError;
 
 /// Channels that a block writes, of which the kernel knows these.
 const TILES: [usize; 3] = [64, 48, 32];
-/// Channels that are read together.
+/// Channels that are read together, and those of a product.
 const PLANE: usize = 64;
+const PRODUCT: usize = 16;
 /// Columns, rows and images of a chunk, with 256 pixels first and then, where there are such, with 128.
 const CHUNKS: [[usize; 3]; 5] = [[32, 8, 1], [16, 16, 1], [16, 8, 1], [8, 8, 4], [8, 8, 2]];
 /// Channels of which the library's tiles waste nothing.
@@ -22,7 +23,7 @@ const BESIDES: usize = 24;
 /// tiles are.
 const WASTE: f64 = 1.4;
 const CANDIDATES: usize = 2;
-/// Into how many stages what is on its way is cut at most.
+/// Into how many stages what is on its way is cut at most, as the kernel knows.
 const STAGES: usize = 4;
 /// Threads of a block, of which all but the last 128 multiply.
 const THREADS: u32 = 640;
@@ -74,7 +75,7 @@ impl Cut {
     ) -> Option<Cut> {
         let [read, all] = channels(geometry, direction);
         let [batch, _, height, wide] = geometry.output;
-        let read = read.next_multiple_of(16);
+        let read = read.next_multiple_of(PRODUCT);
         let tiles = all.div_ceil(written);
         let cut = |[width, rows, images]: [usize; 3]| {
             let chunks = batch.div_ceil(images) * (height / rows);
@@ -88,19 +89,29 @@ impl Cut {
         CHUNKS.into_iter().filter(fits).map(cut).find(|cut| cut.stages >= 2)
     }
 
+    /// Planes before the last one, which is all of the channels where they are few.
+    fn full(&self) -> usize {
+        (self.read - 1) / PLANE
+    }
+
+    /// Channels that are read of the last plane.
+    fn rest(&self) -> usize {
+        self.read - self.full() * PLANE
+    }
+
     /// Bytes of a pixel in the last plane, in shared memory.
     fn last(&self) -> usize {
-        2 * ((self.read - 1) % PLANE + 1).next_power_of_two()
+        2 * self.rest().next_power_of_two()
     }
 
     fn filter_bytes(&self) -> usize {
-        let pixel = 2 * PLANE * ((self.read - 1) / PLANE) + self.last();
+        let pixel = 2 * PLANE * self.full() + self.last();
         (9 * self.written * pixel).next_multiple_of(ALIGNED)
     }
 
     fn stage_bytes(&self) -> usize {
         let pixels = self.images * (self.rows + 2) * (self.width + 2);
-        let pixel = if self.read > PLANE { 2 * PLANE } else { self.last() };
+        let pixel = if self.full() > 0 { 2 * PLANE } else { self.last() };
         (pixels * pixel).next_multiple_of(ALIGNED)
     }
 
@@ -110,14 +121,13 @@ impl Cut {
 
     /// What the kernel is compiled with.
     pub(super) fn defines(&self) -> Vec<String> {
-        let Cut { read, written, width, rows, images, stages, .. } = self;
+        let Cut { written, width, rows, images, .. } = self;
         let mut defines = vec![
-            format!("READ={read}"),
+            format!("LAST_STEPS={}", self.rest() / PRODUCT),
             format!("WRITTEN={written}"),
             format!("WIDTH={width}"),
             format!("ROWS={rows}"),
             format!("IMAGES={images}"),
-            format!("STAGES={stages}"),
         ];
         defines.extend((self.direction == Direction::Data).then(|| "DATA".to_owned()));
         defines
@@ -160,7 +170,8 @@ impl Narrow {
         let maps =
             [pixels(2 * PLANE)?, pixels(cut.last())?, filter(2 * PLANE)?, filter(cut.last())?];
         let [_, written] = channels(g, cut.direction);
-        let shape = [g.output[0], g.output[2], written].map(|size| size as u32);
+        let shape = [g.output[0], g.output[2], written, cut.full(), cut.stages];
+        let shape = shape.map(|size| size as u32);
         let (to, shape) = (Value::At(to).slot(), Value::Words(shape.to_vec()).slot());
         let config = LaunchConfig {
             grid_dim: (cut.blocks[0] as u32, cut.blocks[1] as u32, 1),
@@ -181,6 +192,8 @@ impl Narrow {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::super::tests::geometry;
     use super::*;
 
@@ -205,6 +218,19 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// One for each tile, size of a chunk and number of products of the last plane, however many channels are read.
+    #[test]
+    fn few_kernels_do_for_all_channels() {
+        let mut kernels = BTreeSet::new();
+        for read in (8..=256).step_by(8) {
+            for written in (8..=256).step_by(8) {
+                let cuts = Cut::all(&geometry(64, read, written, 16), Direction::Forward, 132);
+                kernels.extend(cuts.iter().map(Cut::defines));
+            }
+        }
+        assert!(kernels.len() <= 4 * TILES.len() * 2, "{}", kernels.len());
     }
 
     #[test]

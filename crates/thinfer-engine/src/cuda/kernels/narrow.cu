@@ -13,16 +13,13 @@
 // another pixel. One thread fetches; of the groups of four warps that multiply, two pairs take turns, so that one can
 // multiply while the other one writes.
 #define LINE (WIDTH + 2)
-// Channels that are read lie in planes: FULL of 64, and a last one of LAST.
-#define FULL ((READ - 1) / 64)
-#if READ - 64 * FULL > 32
+// Channels that are read lie in planes: some full ones of 64, and a last one of LAST, which is read in LAST_STEPS
+// products. How many are full is known when the kernel runs, so that few kernels do for all channels.
+#if LAST_STEPS > 2
 #define LAST 64
-#elif READ - 64 * FULL > 16
-#define LAST 32
 #else
-#define LAST 16
+#define LAST (16 * LAST_STEPS)
 #endif
-#define LAST_STEPS ((READ - 64 * FULL + 15) / 16)
 // Bytes of the channels of a filter that lie together.
 #if WRITTEN % 64 == 0
 #define TOGETHER 128
@@ -31,17 +28,18 @@
 #else
 #define TOGETHER 32
 #endif
-// A tap of a plane of 64 channels, and all taps of all planes.
-#define TAP (WRITTEN * 128)
-#define FILTER (9 * WRITTEN * (128 * FULL + 2 * LAST))
+// All taps of a full plane and of the last one, in bytes.
+#define FULL_TAPS (9 * WRITTEN * 128)
+#define LAST_TAPS (9 * WRITTEN * 2 * LAST)
 #define PIXELS (IMAGES * (ROWS + 2) * LINE)
-#define STAGE WHOLE(PIXELS * (FULL > 0 ? 128 : 2 * LAST))
 // Squares of eight by eight pixels that a group has of a chunk.
 #define SQUARES (IMAGES * ROWS * WIDTH / 128)
 #define MULTIPLIERS 512
+#define MOST_STAGES 4
 
+// `full`: planes of 64 channels before the last one. `stages`: what is on its way or being multiplied.
 struct Shape {
-    u32 images, height, written;
+    u32 images, height, written, full, stages;
 };
 
 // Fetches all taps of a plane of BYTES a pixel; returns where the next one goes.
@@ -76,7 +74,7 @@ __device__ __forceinline__ void add_plane(float (&d)[SQUARES][SUMS], const u32 (
 #pragma unroll
             for (u32 t = 0; t < SQUARES; t++) {
                 const u32 at = start[t] + (tap / 3 * LINE + tap % 3) * BYTES + k * 32;
-                multiply(d[t], matrix(at, 0, LINE * BYTES, BYTES), b, added + tap + k);
+                multiply(d[t], matrix(at, 0, LINE * BYTES, BYTES), b, tap + k > 0 ? 1 : added);
             }
         }
     }
@@ -87,14 +85,15 @@ extern "C" __global__ void __launch_bounds__(MULTIPLIERS + 128, 1) narrow(
     const __grid_constant__ Map x, const __grid_constant__ Map x_last, const __grid_constant__ Map w,
     const __grid_constant__ Map w_last, u16* y, Shape p) {
     extern __shared__ __align__(1024) u8 memory[];
-    __shared__ __align__(8) u64 barriers[2 * STAGES + 3];
-    const u32 base = shared_address(memory), pixels = base + WHOLE(FILTER);
-    const u32 full = shared_address(barriers), empty = full + 8 * STAGES, filter = empty + 8 * STAGES;
+    __shared__ __align__(8) u64 barriers[2 * MOST_STAGES + 3];
+    const u32 taps = p.full * FULL_TAPS + LAST_TAPS, size = WHOLE(PIXELS * (p.full > 0 ? 128 : 2 * LAST));
+    const u32 base = shared_address(memory), pixels = base + WHOLE(taps);
+    const u32 full = shared_address(barriers), empty = full + 8 * MOST_STAGES, filter = empty + 8 * MOST_STAGES;
     const u32 go = filter + 8;
     const u32 written = blockIdx.y * WRITTEN;
     const u32 high = p.height / ROWS, chunks = (p.images + IMAGES - 1) / IMAGES * high;
     if (threadIdx.x == 0) {
-        for (u32 s = 0; s < STAGES; s++) {
+        for (u32 s = 0; s < p.stages; s++) {
             start_barrier(full + 8 * s, 1);
             start_barrier(empty + 8 * s, 2);
         }
@@ -107,28 +106,29 @@ extern "C" __global__ void __launch_bounds__(MULTIPLIERS + 128, 1) narrow(
     if (threadIdx.x >= MULTIPLIERS) {
         asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
         if (threadIdx.x == MULTIPLIERS) {
-            expect(filter, FILTER);
+            expect(filter, taps);
             u32 to = base;
-            for (u32 plane = 0; plane < FULL; plane++) to = fetch_plane<128>(to, &w, filter, written, 64 * plane);
-            fetch_plane<2 * LAST>(to, &w_last, filter, written, 64 * FULL);
+            for (u32 plane = 0; plane < p.full; plane++) to = fetch_plane<128>(to, &w, filter, written, 64 * plane);
+            fetch_plane<2 * LAST>(to, &w_last, filter, written, 64 * p.full);
             u32 stage = 0, turn = 0;
             for (u32 chunk = blockIdx.x; chunk < chunks; chunk += gridDim.x) {
-                for (u32 plane = 0; plane <= FULL; plane++) {
+                for (u32 plane = 0; plane <= p.full; plane++) {
                     wait_for(empty + 8 * stage, turn ^ 1);
-                    expect(full + 8 * stage, PIXELS * (plane < FULL ? 128 : 2 * LAST));
-                    fetch_pixels(pixels + stage * STAGE, plane < FULL ? &x : &x_last, full + 8 * stage, 64 * plane, -1,
+                    expect(full + 8 * stage, PIXELS * (plane < p.full ? 128 : 2 * LAST));
+                    fetch_pixels(pixels + stage * size, plane < p.full ? &x : &x_last, full + 8 * stage, 64 * plane, -1,
                                  (int)(chunk % high * ROWS) - 1, chunk / high * IMAGES);
-                    if (++stage == STAGES) stage = 0, turn ^= 1;
+                    if (++stage == p.stages) stage = 0, turn ^= 1;
                 }
             }
         }
     } else {
         asm volatile("setmaxnreg.inc.sync.aligned.u32 104;");
-        const u32 group = threadIdx.x / 128, pair = group / 2, lane = threadIdx.x % 32;
+        // The same for all threads of a warp, which the compiler would not know: places are made once for all of them.
+        const u32 group = __shfl_sync(~0u, threadIdx.x / 128, 0), pair = group / 2, lane = threadIdx.x % 32;
         // The planes of a chunk are stages one after the other; those of the other pair's chunks are passed over.
-        u32 stage = pair * (FULL + 1), turn = 0, mine = pair ^ 1;
+        u32 stage = pair * (p.full + 1), turn = 0, mine = pair ^ 1;
         const auto wrap = [&] {
-            while (stage >= STAGES) stage -= STAGES, turn ^= 1;
+            while (stage >= p.stages) stage -= p.stages, turn ^= 1;
         };
         wrap();
         wait_for(filter, 0);
@@ -143,7 +143,7 @@ extern "C" __global__ void __launch_bounds__(MULTIPLIERS + 128, 1) narrow(
                     const u32 square = group % 2 * SQUARES + t;
                     const u32 column = square % (WIDTH / 8), row = square / (WIDTH / 8) % (ROWS / 8);
                     const u32 image = square / (WIDTH / 8) / (ROWS / 8);
-                    start[t] = pixels + stage * STAGE + ((image * (ROWS + 2) + row * 8) * LINE + column * 8) * bytes;
+                    start[t] = pixels + stage * size + ((image * (ROWS + 2) + row * 8) * LINE + column * 8) * bytes;
                 }
             };
             const auto end = [&] {
@@ -154,16 +154,16 @@ extern "C" __global__ void __launch_bounds__(MULTIPLIERS + 128, 1) narrow(
             };
             // With few stages, what a pair waits for may be two turns of a stage away, and a barrier tells only one
             // turn from the next: a pair begins when the other one has got all that it waits for.
-            if (FULL > 0) wait_for(go + 8 * pair, mine);
+            if (p.full > 0) wait_for(go + 8 * pair, mine);
             mine ^= 1;
-            for (u32 plane = 0; plane < FULL; plane++, from += 9 * TAP) {
+            for (u32 plane = 0; plane < p.full; plane++, from += FULL_TAPS) {
                 begin(128);
                 add_plane<128, 4>(d, start, from, plane);
                 end();
             }
             begin(2 * LAST);
-            add_plane<2 * LAST, LAST_STEPS>(d, start, from, FULL);
-            if (FULL > 0 && threadIdx.x % 128 == 0) arrive(go + 8 * (pair ^ 1));
+            add_plane<2 * LAST, LAST_STEPS>(d, start, from, p.full);
+            if (p.full > 0 && threadIdx.x % 128 == 0) arrive(go + 8 * (pair ^ 1));
             end();
 #pragma unroll
             for (u32 t = 0; t < SQUARES; t++) {
@@ -178,7 +178,7 @@ extern "C" __global__ void __launch_bounds__(MULTIPLIERS + 128, 1) narrow(
                     write_pixel(to, d[t], half, written, p.written);
                 }
             }
-            stage += FULL + 1;
+            stage += p.full + 1;
             wrap();
         }
     }
