@@ -1,7 +1,7 @@
 //! One GPU: its context, its streams, the library handles and the compiled kernels.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cudarc::driver::sys::{
     CUdevice_attribute as Attribute, CUgraphInstantiate_flags, CUresult, CUstreamCaptureMode,
@@ -36,6 +36,8 @@ pub struct Gpu {
     name: String,
     multiprocessors: u32,
     modules: Mutex<BTreeMap<u64, Arc<CudaModule>>>,
+    /// Machine code of kernels that were compiled ahead and are not loaded yet.
+    ready: Mutex<BTreeMap<u64, Vec<u8>>>,
 }
 
 /// What compilers call Hopper with all its instructions.
@@ -124,6 +126,7 @@ impl Gpu {
             name,
             multiprocessors: multiprocessors.max(1) as u32,
             modules: Mutex::new(BTreeMap::new()),
+            ready: Mutex::new(BTreeMap::new()),
         }))
     }
 
@@ -160,11 +163,11 @@ impl Gpu {
         defines: &[&str],
     ) -> Result<CudaFunction, EngineError> {
         let key = nvrtc::digest(&(source, defines));
-        let mut modules = self.modules.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut modules = locked(&self.modules);
         let module = if let Some(module) = modules.get(&key) {
             module.clone()
         } else {
-            let code = Ptx::from_binary(nvrtc::cubin(source, defines, &self.arch)?);
+            let code = Ptx::from_binary(self.code(key, source, defines)?);
             let module = self.ctx.load_module(code).named("cuModuleLoadData")?;
             modules.insert(key, module.clone());
             module
@@ -177,24 +180,35 @@ impl Gpu {
         &self,
         kernels: impl Iterator<Item = (&'static str, &'a [&'a str])>,
     ) -> Result<(), EngineError> {
-        let loaded = |key: u64| {
-            let modules = self.modules.lock().unwrap_or_else(PoisonError::into_inner);
-            modules.contains_key(&key)
-        };
         let wanted: BTreeMap<u64, _> = kernels
             .map(|kernel| (nvrtc::digest(&kernel), kernel))
-            .filter(|(key, _)| !loaded(*key))
+            .filter(|(key, _)| !locked(&self.modules).contains_key(key))
             .collect();
         let compiled: Vec<(u64, Result<Vec<u8>, EngineError>)> = wanted
             .into_par_iter()
-            .map(|(key, (source, defines))| (key, nvrtc::cubin(source, defines, &self.arch)))
+            .map(|(key, (source, defines))| (key, self.code(key, source, defines)))
             .collect();
         for (key, code) in compiled {
             let module = self.ctx.load_module(Ptx::from_binary(code?)).named("cuModuleLoadData")?;
-            let mut modules = self.modules.lock().unwrap_or_else(PoisonError::into_inner);
-            modules.insert(key, module);
+            locked(&self.modules).insert(key, module);
         }
         Ok(())
+    }
+
+    /// Machine code of a kernel that is not loaded: compiled ahead, from the cache or from the compiler.
+    fn code(&self, key: u64, source: &str, defines: &[&str]) -> Result<Vec<u8>, EngineError> {
+        let ready = locked(&self.ready).remove(&key);
+        ready.map_or_else(|| nvrtc::cubin(source, defines, &self.arch), Ok)
+    }
+
+    /// Compiles a kernel that may be asked for later. One that cannot be compiled is reported by who asks for it.
+    pub(super) fn make_ready(&self, source: &str, defines: &[&str]) {
+        let key = nvrtc::digest(&(source, defines));
+        let known =
+            locked(&self.modules).contains_key(&key) || locked(&self.ready).contains_key(&key);
+        if !known && let Ok(code) = nvrtc::cubin(source, defines, &self.arch) {
+            locked(&self.ready).insert(key, code);
+        }
     }
 
     /// Captures what `work` puts on the stream into a graph. What is captured must have run once
@@ -343,4 +357,9 @@ impl Gpu {
     pub(crate) fn address<T>(&self, of: &CudaSlice<T>) -> u64 {
         of.device_ptr(&self.stream).0
     }
+}
+
+/// What is behind a lock. A map is whole also where a thread that held it has failed.
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

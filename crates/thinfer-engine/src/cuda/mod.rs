@@ -5,6 +5,7 @@
 mod backward;
 mod batches;
 mod bench;
+mod compiling;
 mod context;
 mod conv;
 mod dnn;
@@ -29,6 +30,7 @@ mod weights;
 
 pub use batches::Source;
 pub use bench::{copy_bandwidth, matrix_rate, profile_plan};
+pub use compiling::Compiling;
 pub use context::Gpu;
 pub use inference::Inference;
 pub use lower::PlanOptions;

@@ -4,6 +4,7 @@ use std::ffi::{CStr, CString, c_char};
 use std::hash::{Hash, Hasher};
 use std::path::PathBuf;
 use std::ptr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use cudarc::nvrtc::{result, sys};
 
@@ -166,10 +167,12 @@ pub(crate) fn cubin(source: &str, defines: &[&str], arch: &str) -> Result<Vec<u8
     Ok(bytes)
 }
 
-/// Writes beside the file and renames, so that a reader never sees half of it.
+/// Writes beside the file and renames, so that a reader never sees half of it. Several threads may write the same file.
 pub(crate) fn store(file: &std::path::Path, bytes: &[u8]) {
+    static WRITERS: AtomicUsize = AtomicUsize::new(0);
     let Some(folder) = file.parent() else { return };
-    let beside = file.with_extension(format!("{}.part", std::process::id()));
+    let writer = WRITERS.fetch_add(1, Ordering::Relaxed);
+    let beside = file.with_extension(format!("{}-{writer}.part", std::process::id()));
     let written = std::fs::create_dir_all(folder).and_then(|()| std::fs::write(&beside, bytes));
     if written.and_then(|()| std::fs::rename(&beside, file)).is_err() {
         let _ = std::fs::remove_file(&beside);
@@ -192,4 +195,29 @@ pub(crate) fn digest<T: Hash>(value: &T) -> u64 {
     let mut hasher = Fnv(0xcbf2_9ce4_8422_2325);
     value.hash(&mut hasher);
     hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::*;
+
+    /// A kernel may be compiled by two threads at once; the file of one was renamed while the other wrote it.
+    #[test]
+    fn threads_that_write_the_same_file_leave_a_whole_one() {
+        let folder = std::env::temp_dir().join(format!("thinfer-store-{}", std::process::id()));
+        let file = folder.join("kernel.cubin");
+        let bytes = vec![7; 1 << 16];
+        store(&file, &bytes);
+        thread::scope(|scope| {
+            let write = || (0..500).for_each(|_| store(&file, &bytes));
+            let writers = [scope.spawn(write), scope.spawn(write)];
+            while writers.iter().any(|writer| !writer.is_finished()) {
+                assert!(std::fs::read(&file).unwrap() == bytes);
+            }
+        });
+        assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1);
+        std::fs::remove_dir_all(folder).unwrap();
+    }
 }

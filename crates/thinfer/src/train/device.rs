@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use thinfer_engine::cuda::{Gpu, PlanOptions, Precision, Session, Source, StepCalls, Tally};
+use thinfer_engine::cuda::{
+    Compiling, Gpu, PlanOptions, Precision, Session, Source, StepCalls, Tally,
+};
 use thinfer_engine::noise::{Key, Stream};
 use thinfer_engine::{Arena, Draw, Network};
 
@@ -56,6 +58,8 @@ pub(crate) struct CudaChain {
     ahead: Ahead,
     /// Images of this epoch that are decoded while the device is at work.
     decoder: Option<Decoder>,
+    /// Kernels that a smaller network will need, compiled while the device is at work.
+    compiling: Option<Compiling>,
 }
 
 /// The rest of an epoch, decoded ahead.
@@ -89,6 +93,7 @@ impl CudaChain {
             held: Held::default(),
             ahead: Ahead::default(),
             decoder: None,
+            compiling: None,
         })
     }
 
@@ -138,6 +143,11 @@ impl CudaChain {
         let touched = arena.take_touched();
         if touched || self.session.is_none() {
             self.send(spec, arena, data, chunk)?;
+        }
+        if self.compiling.is_none() && may_shrink(spec, tick.epoch) {
+            let network = self.part.as_ref().map_or(&spec.network, |part| &part.small.network);
+            let (gpu, batch) = (&self.on.gpu, spec.batch.min(data.rows()));
+            self.compiling = Some(Compiling::ahead(gpu, network, batch, self.on.precision));
         }
         let Some(session) = &mut self.session else { return Ok(Tally::default()) };
         let key = |stream| Key::new(spec.seed, spec.chain, stream);
@@ -235,6 +245,12 @@ impl CudaChain {
         self.settle_weights(arena)?;
         self.settle_state(arena)
     }
+}
+
+/// Whether the chain may go on with a smaller network after this epoch.
+fn may_shrink(spec: &ChainSpec, epoch: usize) -> bool {
+    let mut later = epoch + 1..spec.clock.epochs;
+    spec.shrink != Shrinking::Never && later.any(|epoch| spec.method.drops_for_good(epoch))
 }
 
 /// How many steps are done in one go: all of an epoch, unless images are decoded on the way.

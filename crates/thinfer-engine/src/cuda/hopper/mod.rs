@@ -7,6 +7,8 @@ mod narrow;
 mod strided;
 mod strided_filter;
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use cudarc::driver::sys::CUfunction_attribute as Attribute;
 use cudarc::driver::{CudaFunction, CudaStream};
 
@@ -23,6 +25,9 @@ use crate::error::EngineError;
 const MEMORY: usize = 225 << 10;
 /// Stages are aligned to the pattern in which shared memory is swizzled.
 const ALIGNED: usize = 1024;
+
+/// The text of a kernel, and what it is compiled with.
+pub(super) type Kernel = (&'static str, Vec<String>);
 
 /// How a pass is cut into blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,8 +83,7 @@ impl Cut {
         }
     }
 
-    /// The kernel, and what it is compiled with.
-    pub(crate) fn kernel(&self) -> (&'static str, Vec<String>) {
+    pub(crate) fn kernel(&self) -> Kernel {
         match self {
             Cut::Filter(cut) => (source::FILTER, cut.defines()),
             Cut::Narrow(cut) => (source::NARROW, cut.defines()),
@@ -101,6 +105,40 @@ fn fits(problem: &Problem) -> bool {
     problem.precision == Precision::Bf16
         && known
         && g.filter[..2].iter().all(|channels| channels.is_multiple_of(8))
+}
+
+/// Kernels that hasty plans may use for these problems with as many or fewer channels on both sides, in multiples of
+/// eight. Those come first that most of these numbers of channels need.
+pub(super) fn kernels_of_smaller(
+    problems: BTreeSet<Problem>,
+    multiprocessors: usize,
+) -> Vec<Kernel> {
+    // Texts are long: what a kernel is compiled with is compared first.
+    let mut shares: BTreeMap<(Vec<String>, &'static str), f64> = BTreeMap::new();
+    for whole in problems {
+        let [most_outputs, most_inputs, ..] = whole.geometry.filter;
+        let share = 1.0 / (most_outputs * most_inputs) as f64;
+        let kept = |most: usize| (8..=most).step_by(8);
+        let both =
+            kept(most_outputs).flat_map(|outputs| kept(most_inputs).map(move |i| [outputs, i]));
+        for problem in both.map(|channels| with_channels(whole, channels)).filter(fits) {
+            let cuts = Cut::of(&problem, multiprocessors);
+            if let Some((source, defines)) = cuts.first().map(Cut::kernel) {
+                *shares.entry((defines, source)).or_default() += share;
+            }
+        }
+    }
+    let mut kernels: Vec<_> = shares.into_iter().collect();
+    kernels.sort_by(|(_, a), (_, b)| b.total_cmp(a));
+    kernels.into_iter().map(|((defines, source), _)| (source, defines)).collect()
+}
+
+/// The same for so many output and input channels.
+fn with_channels(mut problem: Problem, [outputs, inputs]: [usize; 2]) -> Problem {
+    let g = &mut problem.geometry;
+    (g.input[1], g.output[1]) = (inputs, outputs);
+    (g.filter[0], g.filter[1]) = (outputs, inputs);
+    problem
 }
 
 /// A pass that is ready to run.
@@ -224,6 +262,46 @@ pub(super) mod tests {
         kernels.sort();
         kernels.dedup();
         kernels
+    }
+
+    /// Those of a residual network of 18 layers on pictures of 32 by 32.
+    fn residual_network(batch: usize) -> BTreeSet<Problem> {
+        let stages = [(64, 32), (128, 16), (256, 8), (512, 4)];
+        let usual = stages.map(|(channels, side)| geometry(batch, channels, channels, side));
+        let down = [(64, 32), (128, 16), (256, 8)];
+        let down = down.map(|(channels, side)| strided(batch, channels, 2 * channels, side));
+        let directions = [Direction::Forward, Direction::Data, Direction::Filter];
+        let all = usual.into_iter().chain(down);
+        all.flat_map(|geometry| directions.map(|direction| problem(direction, geometry))).collect()
+    }
+
+    #[test]
+    fn smaller_networks_need_few_kernels_of_stride_1() {
+        for batch in [64, 512] {
+            let kernels = kernels_of_smaller(residual_network(batch), 132);
+            let count = |source| kernels.iter().filter(|kernel| kernel.0 == source).count();
+            // Four numbers of products in the last plane, three tiles, five chunks, two directions.
+            assert!((1..=120).contains(&count(source::NARROW)), "{}", count(source::NARROW));
+            // Four tiles, swapped or not, for each of four sizes of pictures.
+            assert!((1..=32).contains(&count(source::FILTER)), "{}", count(source::FILTER));
+            assert!((1..=4).contains(&count(source::STRIDED_FILTER)));
+        }
+    }
+
+    /// Whatever is kept, a hasty plan finds its kernel.
+    #[test]
+    fn kernels_of_smaller_networks_are_among_those_that_are_listed() {
+        let kernels = kernels_of_smaller(residual_network(64), 132);
+        assert_eq!(kernels, kernels_of_smaller(residual_network(64), 132));
+        for whole in residual_network(64) {
+            let [outputs, inputs, ..] = whole.geometry.filter;
+            for channels in [[outputs, inputs], [outputs, 24], [40, inputs], [56, 8]] {
+                let smaller = with_channels(whole, channels);
+                if let Some(cut) = Cut::of(&smaller, 132).first() {
+                    assert!(kernels.contains(&cut.kernel()), "{smaller:?}");
+                }
+            }
+        }
     }
 
     #[test]
