@@ -66,10 +66,28 @@ fn kernels_ahead(
     let options =
         PlanOptions { batch, precision, deterministic: true, training: true, hasty: true };
     let Ok(program) = lower(network, options, gpu.multiprocessors()) else { return Vec::new() };
-    let problem =
-        |step: &Step| if let Step::Conv(problem, _) = step { Some(*problem) } else { None };
+    let problem = |step: &Step| match step {
+        Step::Conv(problem, _) | Step::Filter(problem, ..) => Some(*problem),
+        _ => None,
+    };
     let problems: BTreeSet<Problem> = program.training.iter().filter_map(problem).collect();
-    hopper::kernels_of_smaller(problems, gpu.multiprocessors() as usize)
+    let both = program.inference.iter().chain(&program.training);
+    let norms: BTreeSet<hopper::Kernel> = both.flat_map(norms_of_smaller).collect();
+    let convolutions = hopper::kernels_of_smaller(problems, gpu.multiprocessors() as usize);
+    norms.into_iter().chain(convolutions).collect()
+}
+
+/// A norm that makes a residual sum, for sides that have a part of its channels.
+fn norms_of_smaller(step: &Step) -> Vec<hopper::Kernel> {
+    let Step::Kernel(launch) = step else { return Vec::new() };
+    let sums = |define: &&str| matches!(*define, "RES=1" | "WRITE");
+    let Some(at) = launch.defines.iter().position(sums) else { return Vec::new() };
+    let with = |parts: &[&'static str]| {
+        let (before, after) = launch.defines.split_at(at + 1);
+        let defines = [before, parts, after].concat();
+        (launch.source, defines.into_iter().map(str::to_owned).collect())
+    };
+    vec![with(&["PART"]), with(&["FROM"]), with(&["PART", "FROM"])]
 }
 
 /// Gives each item to `work` on so many threads, one at least, in their order, until it is stopped.

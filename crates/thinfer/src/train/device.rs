@@ -10,7 +10,7 @@ use thinfer_engine::{Arena, Draw, Network};
 
 use super::Device;
 use super::chain::ChainSpec;
-use super::cut::Cut;
+use super::cut::{Cut, Shrinking};
 use super::examples::Examples;
 use super::freeze::Held;
 use super::part::Part;

@@ -102,7 +102,7 @@ extern "C" __global__ void __launch_bounds__(MULTIPLIERS + 128, 1) filter_parts(
         }
     } else {
         asm volatile("setmaxnreg.inc.sync.aligned.u32 152;");
-        const u32 r = threadIdx.x / 128;
+        const u32 r = group_of_warps();
         float d[3][SUMS];
 #pragma unroll
         for (int s = 0; s < 3; s++) {

@@ -13,6 +13,10 @@ struct Phases {
     Map at[4];
 };
 
+// The group of four warps that a thread is in. It is the same for all threads of a warp, which the compiler would not
+// know: places are made once for all of them.
+__device__ __forceinline__ u32 group_of_warps() { return __shfl_sync(~0u, threadIdx.x / 128, 0); }
+
 __device__ __forceinline__ u32 shared_address(const void* p) { return (u32)__cvta_generic_to_shared(p); }
 
 __device__ __forceinline__ void start_barrier(u32 barrier, u32 arrivals) {

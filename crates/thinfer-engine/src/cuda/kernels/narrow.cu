@@ -123,8 +123,7 @@ extern "C" __global__ void __launch_bounds__(MULTIPLIERS + 128, 1) narrow(
         }
     } else {
         asm volatile("setmaxnreg.inc.sync.aligned.u32 104;");
-        // The same for all threads of a warp, which the compiler would not know: places are made once for all of them.
-        const u32 group = __shfl_sync(~0u, threadIdx.x / 128, 0), pair = group / 2, lane = threadIdx.x % 32;
+        const u32 group = group_of_warps(), pair = group / 2, lane = threadIdx.x % 32;
         // The planes of a chunk are stages one after the other; those of the other pair's chunks are passed over.
         u32 stage = pair * (p.full + 1), turn = 0, mine = pair ^ 1;
         const auto wrap = [&] {

@@ -155,7 +155,7 @@ extern "C" __global__ void __launch_bounds__(MULTIPLIERS + 128, 1) strided(
         }
     } else {
         asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
-        const u32 group = threadIdx.x / 128, lane = threadIdx.x % 32;
+        const u32 group = group_of_warps(), lane = threadIdx.x % 32;
         const bool first = threadIdx.x % 128 == 0;
         wait_for(filter, 0);
         // Every other square of the block; the boxes of the others are passed over.

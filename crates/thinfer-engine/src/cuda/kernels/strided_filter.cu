@@ -79,7 +79,7 @@ extern "C" __global__ void __launch_bounds__(MULTIPLIERS + 128, 1) filter_parts(
     } else {
         asm volatile("setmaxnreg.inc.sync.aligned.u32 152;");
         // Rows 0 and 2 of the filter read odd rows, from the first and the second on.
-        const u32 r = threadIdx.x / 128, a = r != 1;
+        const u32 r = group_of_warps(), a = r != 1;
         float d[3][SUMS];
 #pragma unroll
         for (int s = 0; s < 3; s++) {
