@@ -316,48 +316,75 @@ fn without(channels: &[bool], zero: &[bool]) -> Vec<bool> {
 
 #[cfg(test)]
 mod tests {
-    use thinfer_engine::{Loss, NetworkBuilder, Op, Shape, Window};
+    use thinfer_engine::{Loss, Network, NetworkBuilder, NodeId, Op, Shape, Window};
 
     use crate::shrink::{Layout, shrink};
 
-    /// The first layer leaves channels 1, 5 and 9, the block adds to 0, 5, 7 and 9.
-    #[test]
-    fn a_stream_gets_channels_as_it_goes_and_keeps_their_order() {
+    const WIDTH: usize = 12;
+
+    /// A stem of twelve channels and a block for each of `adds`, with all that is not to be `stem` or in a block's
+    /// channels pruned; and the nodes of the stem, of the blocks' norms and of their sums.
+    fn residual(stem: &[usize], adds: &[&[usize]]) -> (Network, Vec<u8>, [Vec<NodeId>; 3]) {
         let mut b = NetworkBuilder::image(Shape { height: 4, width: 4, channels: 3 });
         let window = Window::square(3, 1, 1);
-        let h = b.conv2d("conv1", b.input(), 12, window).unwrap();
+        let h = b.conv2d("conv1", b.input(), WIDTH, window).unwrap();
         let h = b.batch_norm("bn1", h).unwrap();
-        let stem = b.relu(h).unwrap();
-        let h = b.conv2d("conv2", stem, 4, window).unwrap();
-        let h = b.conv2d("conv3", h, 12, window).unwrap();
-        let h = b.batch_norm("bn3", h).unwrap();
-        let sum = b.add(h, stem).unwrap();
-        let h = b.global_average_pool(sum).unwrap();
+        let mut stream = b.relu(h).unwrap();
+        let (first, mut norms, mut sums) = (stream, Vec::new(), Vec::new());
+        for block in 0..adds.len() {
+            let h = b.conv2d(&format!("{block}.conv1"), stream, 4, window).unwrap();
+            let h = b.conv2d(&format!("{block}.conv2"), h, WIDTH, window).unwrap();
+            norms.push(b.batch_norm(&format!("{block}.bn2"), h).unwrap());
+            stream = b.add(norms[block], stream).unwrap();
+            sums.push(stream);
+        }
+        let h = b.global_average_pool(stream).unwrap();
         let out = b.linear("fc", h, 2).unwrap();
         let network = b.finish(out, Loss::cross_entropy()).unwrap();
         let mut keep = vec![1; network.params().len()];
-        for (layer, norm, alive) in
-            [("conv1", "bn1", &[1, 5, 9][..]), ("conv3", "bn3", &[0, 5, 7, 9])]
-        {
+        let mut leave = |layer: &str, norm: &str, alive: &[usize]| {
             for name in
                 [format!("{layer}.weight"), format!("{norm}.weight"), format!("{norm}.bias")]
             {
                 let param = network.params().find(&name).unwrap();
-                for (channel, marks) in keep[param.range()].chunks_mut(param.len() / 12).enumerate()
-                {
-                    marks.fill(u8::from(alive.contains(&channel)));
-                }
+                let channels = keep[param.range()].chunks_mut(param.len() / WIDTH);
+                channels.enumerate().for_each(|(c, marks)| marks.fill(alive.contains(&c).into()));
             }
+        };
+        leave("conv1", "bn1", stem);
+        for (block, alive) in adds.iter().enumerate() {
+            leave(&format!("{block}.conv2"), &format!("{block}.bn2"), alive);
         }
+        (network, keep, [vec![first], norms, sums])
+    }
+
+    #[test]
+    fn a_stream_gets_channels_as_it_goes_and_keeps_their_order() {
+        let (network, keep, [stem, norms, sums]) = residual(&[1, 5, 9], &[&[0, 5, 7, 9]]);
         let small = shrink(&network, &keep, Layout { multiple: 1, ..Layout::CUDA }).unwrap();
-        assert_eq!(small.channels(stem), [1, 5, 9]);
-        assert_eq!(small.channels(sum), [1, 5, 9, 0, 7]);
-        let lists: Vec<_> = small.network.nodes().iter().filter(|n| !n.list().is_empty()).collect();
-        assert!(
-            matches!(&lists[..], [node] if matches!(node.op, Op::Spread { .. }) && node.list() == [0, 1, 2])
-        );
+        assert_eq!(small.channels(stem[0]), [1, 5, 9]);
+        assert_eq!(small.channels(sums[0]), [1, 5, 9, 0, 7]);
+        // The stem is put to the first channels of the sum, and the branch, which does not add to channel 1, to the last.
+        let spreads = small.network.nodes().iter().filter(|n| matches!(n.op, Op::Spread { .. }));
+        let lists: Vec<&[u32]> = spreads.map(|node| node.list()).collect();
+        assert_eq!(lists, [&[1, 2, 3, 4][..], &[0, 1, 2]]);
+        assert_eq!(small.channels(norms[0]), [5, 9, 0, 7]);
+        // In pairs, it gets channel 1 as well.
+        let pairs = shrink(&network, &keep, Layout { multiple: 2, ..Layout::CUDA }).unwrap();
+        assert_eq!(pairs.channels(norms[0]), pairs.channels(sums[0]));
         // Without it, all of the stream has all of its channels.
         let even = Layout { multiple: 1, grows: false, ..Layout::CUDA };
-        assert_eq!(shrink(&network, &keep, even).unwrap().channels(stem), [0, 1, 5, 7, 9]);
+        assert_eq!(shrink(&network, &keep, even).unwrap().channels(stem[0]), [0, 1, 5, 7, 9]);
+    }
+
+    /// Both add to channels that are there; the first, which leaves out fewer, gets what lies behind its first one.
+    #[test]
+    fn the_branch_that_adds_to_fewest_channels_has_no_others() {
+        let all: Vec<usize> = (0..8).collect();
+        let (network, keep, [stem, norms, _]) = residual(&all, &[&[0, 1, 2, 6, 7], &[2, 4]]);
+        let small = shrink(&network, &keep, Layout { multiple: 1, ..Layout::CUDA }).unwrap();
+        assert_eq!(small.channels(stem[0]), [0, 1, 3, 5, 6, 7, 2, 4]);
+        assert_eq!(small.channels(norms[0]), small.channels(stem[0]));
+        assert_eq!(small.channels(norms[1]), [2, 4]);
     }
 }
