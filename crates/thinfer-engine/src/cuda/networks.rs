@@ -255,12 +255,11 @@ fn adding_last(width: usize, adds: usize, more: usize) -> Built {
         let h = b.conv2d(&format!("{block}.conv2"), h, adds, Window::square(3, 1, 1))?;
         let h = b.batch_norm(&format!("{block}.bn2"), h)?;
         let h = b.spread(h, ((width - adds) as u32..width as u32).collect(), width)?;
-        let h = match block {
-            0 => b.add(h, from)?,
-            _ => {
-                let part = b.spread(from, (0..before as u32).collect(), width)?;
-                b.add(part, h)?
-            }
+        let h = if block == 0 {
+            b.add(h, from)?
+        } else {
+            let part = b.spread(from, (0..before as u32).collect(), width)?;
+            b.add(part, h)?
         };
         from = if block == 0 { b.relu(h)? } else { h };
     }

@@ -316,7 +316,7 @@ fn without(channels: &[bool], zero: &[bool]) -> Vec<bool> {
 
 #[cfg(test)]
 mod tests {
-    use thinfer_engine::{Loss, Network, NetworkBuilder, NodeId, Op, Shape, Window};
+    use thinfer_engine::{Loss, Network, NetworkBuilder, Node, NodeId, Op, Shape, Window};
 
     use crate::shrink::{Layout, shrink};
 
@@ -366,7 +366,7 @@ mod tests {
         assert_eq!(small.channels(sums[0]), [1, 5, 9, 0, 7]);
         // The stem is put to the first channels of the sum, and the branch, which does not add to channel 1, to the last.
         let spreads = small.network.nodes().iter().filter(|n| matches!(n.op, Op::Spread { .. }));
-        let lists: Vec<&[u32]> = spreads.map(|node| node.list()).collect();
+        let lists: Vec<&[u32]> = spreads.map(Node::list).collect();
         assert_eq!(lists, [&[1, 2, 3, 4][..], &[0, 1, 2]]);
         assert_eq!(small.channels(norms[0]), [5, 9, 0, 7]);
         // In pairs, it gets channel 1 as well.
