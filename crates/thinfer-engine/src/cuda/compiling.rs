@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 use std::num::NonZero;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, Builder, JoinHandle};
 
 use super::Precision;
@@ -11,6 +11,7 @@ use super::context::Gpu;
 use super::conv::Problem;
 use super::hopper;
 use super::lower::{PlanOptions, lower};
+use super::nvrtc;
 use super::step::Step;
 use crate::network::Network;
 
@@ -33,7 +34,12 @@ impl Compiling {
             let kernels = kernels_ahead(&on, &network, batch, precision);
             // One core is left to those who train.
             let threads = thread::available_parallelism().map_or(1, NonZero::get) - 1;
-            share_out(&kernels, threads, &stopped, |(source, defines)| {
+            share_out(&kernels, threads, &stopped, |kernel| {
+                // Chains side by side find on disk what one of them has compiled.
+                if nvrtc::cache_folder().is_some() && !is_first(kernel) {
+                    return;
+                }
+                let (source, defines) = kernel;
                 let defines: Vec<&str> = defines.iter().map(String::as_str).collect();
                 on.make_ready(source, &defines);
             });
@@ -90,6 +96,13 @@ fn norms_of_smaller(step: &Step) -> Vec<hopper::Kernel> {
     vec![with(&["PART"]), with(&["FROM"]), with(&["PART", "FROM"])]
 }
 
+/// Whether this process has not asked about a kernel before.
+fn is_first(kernel: &hopper::Kernel) -> bool {
+    static ASKED: Mutex<BTreeSet<u64>> = Mutex::new(BTreeSet::new());
+    let mut asked = ASKED.lock().unwrap_or_else(PoisonError::into_inner);
+    asked.insert(nvrtc::digest(kernel))
+}
+
 /// Gives each item to `work` on so many threads, one at least, in their order, until it is stopped.
 fn share_out<T: Sync>(items: &[T], threads: usize, stop: &AtomicBool, work: impl Fn(&T) + Sync) {
     let next = AtomicUsize::new(0);
@@ -114,6 +127,13 @@ mod tests {
     use std::sync::Mutex;
 
     use super::*;
+
+    #[test]
+    fn a_kernel_is_new_once() {
+        let kernel = |define: &str| ("one", vec![define.to_owned()]);
+        assert!(is_first(&kernel("A")) && is_first(&kernel("B")));
+        assert!(!is_first(&kernel("A")));
+    }
 
     #[test]
     fn each_item_has_its_turn_and_none_has_after_the_end() {

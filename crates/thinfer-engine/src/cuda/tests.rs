@@ -60,35 +60,44 @@ fn a_wide_residual_network_makes_its_sums_in_the_norms() {
     assert_eq!(entries(&program.inference).iter().filter(|e| **e == "sum_two").count(), 3);
 }
 
+/// Kernels of training and of inference that are compiled with a define; there are no copies of channels and no sums
+/// besides.
+fn compiled_with(case: &str, define: &str) -> (usize, usize) {
+    let program = lowered(case, true);
+    let count = |steps: &[Step]| {
+        assert!(!entries(steps).contains(&"choose") && !entries(steps).contains(&"sum_two"));
+        let has = |s: &&Step| matches!(s, Step::Kernel(l) if l.defines.contains(&define));
+        steps.iter().filter(has).count()
+    };
+    (count(&program.training), count(&program.inference))
+}
+
 /// Sums with narrower streams are made by the norms, and what comes back is as narrow.
 #[test]
 fn a_stream_that_grows_is_added_by_the_norms() {
-    let program = lowered("a stream that grows", true);
-    for steps in [&program.training, &program.inference] {
-        assert!(!entries(steps).contains(&"choose") && !entries(steps).contains(&"sum_two"));
-    }
-    let parts = |steps: &[Step]| {
-        let part = |s: &&Step| matches!(s, Step::Kernel(l) if l.defines.contains(&"PART"));
-        steps.iter().filter(part).count()
-    };
-    assert_eq!((parts(&program.training), parts(&program.inference)), (4, 2));
-    assert_eq!(parts(&lowered("a stream that grows by odd channels", true).training), 0);
+    assert_eq!(compiled_with("a stream that grows", "PART"), (4, 2));
 }
 
 /// The norms of a branch put it to its channels of the sum, and pass the others on.
 #[test]
 fn what_adds_to_the_last_channels_is_as_narrow_as_they_are() {
-    let name = "a stream of which the last channels are added to";
-    let program = lowered(name, true);
-    for steps in [&program.training, &program.inference] {
-        assert!(!entries(steps).contains(&"choose") && !entries(steps).contains(&"sum_two"));
+    let case = "a stream of which the last channels are added to";
+    assert_eq!((compiled_with(case, "FROM"), compiled_with(case, "PART")), ((4, 2), (2, 1)));
+}
+
+/// Kernels of norms read eight channels at once.
+#[test]
+fn odd_channels_are_put_to_their_places_by_copies() {
+    for case in ["a stream that grows by odd channels", "odd last channels of a stream"] {
+        let program = lowered(case, true);
+        assert!(
+            entries(&program.training)
+                .iter()
+                .any(|entry| ["choose", "join_forward"].contains(entry))
+        );
+        let part = |s: &Step| matches!(s, Step::Kernel(l) if l.defines.iter().any(|d| ["PART", "FROM"].contains(d)));
+        assert!(!program.training.iter().any(part), "{case}");
     }
-    let from = |steps: &[Step]| {
-        let from = |s: &&Step| matches!(s, Step::Kernel(l) if l.defines.contains(&"FROM"));
-        steps.iter().filter(from).count()
-    };
-    assert_eq!((from(&program.training), from(&program.inference)), (4, 2));
-    assert_eq!(from(&lowered("odd last channels of a stream", true).training), 0);
 }
 
 /// Neither filters nor data of what is held in front, no filters of what is held behind it.
