@@ -136,6 +136,7 @@ fn facts(evaluation: &ImageEvaluation, trained: Option<f64>) -> String {
             bytes.whole,
             left(bytes)
         ));
+        lines.extend(size.emptied());
     }
     let confused: Vec<String> = evaluation
         .confusions

@@ -63,6 +63,21 @@ pub struct ImageSize {
     pub layers: Vec<LayerSize>,
 }
 
+impl ImageSize {
+    /// Says where nothing is left of a layer: only pruning that works on channels sees to it that the network stays
+    /// connected.
+    pub fn emptied(&self) -> Option<String> {
+        let empty = self.layers.iter().filter(|layer| layer.kept == 0);
+        let names: Vec<&str> = empty.map(|layer| layer.name.as_str()).collect();
+        (!names.is_empty()).then(|| {
+            format!(
+                "nothing is left of {}, so nothing gets through; lower `prune.target`, or name it in `prune.dense_layers` where the method has that",
+                names.join(", ")
+            )
+        })
+    }
+}
+
 /// The size of `network` where the parameters with `keep` = 0 are zero. What dead channels leave is
 /// measured on the smaller network itself, so that it is what a file of it holds.
 ///
@@ -265,6 +280,19 @@ mod tests {
         // Weights, then the classifier's biases, then four numbers of two channels in two norms.
         assert_eq!(whole.bytes.channels, 4 * (9 * (4 + 4) + 4 + 2 + 16));
         assert_eq!(whole.kept, network.params().len() - 18 - 27 - 4);
+    }
+
+    #[test]
+    fn a_layer_of_which_nothing_is_left_is_named() {
+        let network = residual();
+        let mut keep = vec![1; network.params().len()];
+        assert_eq!(image_size(&network, &keep).unwrap().emptied(), None);
+        let weight = network.params().find("conv2.weight").unwrap().range();
+        keep[weight.clone()].fill(0);
+        let said = image_size(&network, &keep).unwrap().emptied().unwrap();
+        assert!(said.starts_with("nothing is left of conv2,"), "{said}");
+        keep[weight.start] = 1;
+        assert_eq!(image_size(&network, &keep).unwrap().emptied(), None);
     }
 
     #[test]

@@ -7,6 +7,8 @@ mod head;
 mod quality;
 mod samples;
 
+use std::collections::BTreeSet;
+
 use thinfer_engine::Shape;
 
 use super::behaviour::{of_chains, unfinished, warned};
@@ -16,7 +18,7 @@ use super::page::{self, count, number, number_or_nothing, percent, section, tabl
 use super::summary::title;
 use crate::config::Config;
 use crate::error::Result;
-use crate::images::{ImageEvaluation, Pick};
+use crate::images::{ImageEvaluation, ImageSize, Pick};
 use crate::shrink::Saving;
 use crate::train::ChainResult;
 
@@ -110,6 +112,10 @@ fn warnings(report: &ImageReport<'_>) -> Vec<String> {
             percent(scores.mutual_information / scores.entropy)
         ));
     }
+    // Chains may have lost the same layers.
+    let emptied: BTreeSet<String> =
+        evaluation.sizes.iter().filter_map(ImageSize::emptied).collect();
+    found.extend(emptied.into_iter().map(|said| said + "."));
     let steps = steps_done(report.results, config, evaluation.images.0);
     let guess = (evaluation.classes.len() as f64).ln();
     found.extend(of_chains(&evaluation.behaviour, steps, guess));
@@ -316,7 +322,13 @@ mod tests {
         run.probabilities.iter_mut().for_each(|table| table.clone_from(&same));
         run.results[1].records.truncate(5);
         let text = page(&run, &["chains=3"], 1);
-        for part in ["only 2 of 3 chains", "chain 1 has done 5", "nearly copies", "3 warnings"] {
+        for part in [
+            "only 2 of 3 chains",
+            "chain 1 has done 5",
+            "nearly copies",
+            "nothing is left of",
+            "4 warnings",
+        ] {
             assert!(text.contains(part), "`{part}` is missing");
         }
     }
