@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 use std::num::NonZero;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::{self, Builder, JoinHandle};
 
 use super::Precision;
-use super::context::Gpu;
+use super::context::{Gpu, locked};
 use super::conv::Problem;
 use super::hopper;
 use super::lower::{PlanOptions, lower};
@@ -99,8 +99,7 @@ fn norms_of_smaller(step: &Step) -> Vec<hopper::Kernel> {
 /// Whether this process has not asked about a kernel before.
 fn is_first(kernel: &hopper::Kernel) -> bool {
     static ASKED: Mutex<BTreeSet<u64>> = Mutex::new(BTreeSet::new());
-    let mut asked = ASKED.lock().unwrap_or_else(PoisonError::into_inner);
-    asked.insert(nvrtc::digest(kernel))
+    locked(&ASKED).insert(nvrtc::digest(kernel))
 }
 
 /// Gives each item to `work` on so many threads, one at least, in their order, until it is stopped.
@@ -124,9 +123,36 @@ fn share_out<T: Sync>(items: &[T], threads: usize, stop: &AtomicBool, work: impl
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Mutex;
-
     use super::*;
+    use crate::cuda::networks::cases;
+
+    fn steps(case: &str) -> Vec<Step> {
+        let case = cases().unwrap().into_iter().find(|known| known.name == case).unwrap();
+        let (batch, precision) = (case.batch, Precision::Bf16);
+        let options =
+            PlanOptions { batch, precision, deterministic: true, training: true, hasty: true };
+        let program = lower(&case.network, options, 132).unwrap();
+        [program.inference, program.training].concat()
+    }
+
+    /// What blocks in front of others need once a part of their channels is left is listed for the whole network.
+    #[test]
+    fn norms_of_smaller_networks_are_among_those_that_are_listed() {
+        let listed: BTreeSet<_> =
+            steps("residual network").iter().flat_map(norms_of_smaller).collect();
+        let mut found = 0;
+        for step in steps("a stream of which the last channels are added to") {
+            let Step::Kernel(launch) = step else { continue };
+            let has = |names: &[&str]| launch.defines.iter().any(|define| names.contains(define));
+            // The last sum of that network has no ReLU.
+            if has(&["PART", "FROM"]) && has(&["RELU", "CUT=2"]) {
+                let defines = launch.defines.iter().map(|&define| define.to_owned()).collect();
+                assert!(listed.contains(&(launch.source, defines)), "{:?}", launch.defines);
+                found += 1;
+            }
+        }
+        assert!(found >= 3, "{found}");
+    }
 
     #[test]
     fn a_kernel_is_new_once() {

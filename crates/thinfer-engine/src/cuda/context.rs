@@ -360,6 +360,6 @@ impl Gpu {
 }
 
 /// What is behind a lock. A map is whole also where a thread that held it has failed.
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

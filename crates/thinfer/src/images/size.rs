@@ -71,7 +71,7 @@ impl ImageSize {
         let names: Vec<&str> = empty.map(|layer| layer.name.as_str()).collect();
         (!names.is_empty()).then(|| {
             format!(
-                "nothing is left of {}, so nothing gets through; lower `prune.target`, or name it in `prune.dense_layers` where the method has that",
+                "nothing is left of {}, through which nothing goes any more; lower `prune.target`, or name it in `prune.dense_layers` where the method has that",
                 names.join(", ")
             )
         })

@@ -20,12 +20,12 @@ const TIMES_THE_COST: f64 = 3.0;
 /// The same while pruning pauses or has ended: no better one comes soon.
 const PAUSED_TIMES_THE_COST: f64 = 1.5;
 /// Multiply-adds that making a plan is taken to cost: far more on a GPU, where engines are searched and graphs made,
-/// which took about a second on an H200 (`results/shrink`). There it is for batches below and from [`LARGE_BATCH`] on,
+/// which took up to half a second on an H200 (`results/shrink`); twice that is taken. There it is for batches below and from [`LARGE_BATCH`] on,
 /// with which a second has more of them.
 const CPU_COST: f64 = 2e8;
 const CUDA_COST: [f64; 2] = [8e13, 1.6e14];
 /// The share of the time that a GPU saves, of the share of multiply-adds that is gone, for the same batches: 0.4 was
-/// measured at a batch of 64, and 0.45 to 0.55 at 512.
+/// found at a batch of 64, from runs of two days, and 0.45 to 0.55 at 512.
 const CUDA_SAVES: [f64; 2] = [0.4, 0.5];
 const LARGE_BATCH: usize = 256;
 

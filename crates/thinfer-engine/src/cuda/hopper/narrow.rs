@@ -2,7 +2,7 @@
 
 use cudarc::driver::{CudaFunction, CudaStream, LaunchConfig, PushKernelArg};
 
-use super::{ALIGNED, MEMORY, Map, allow_memory, channels, together};
+use super::{ALIGNED, MEMORY, Map, PLANE, PRODUCT, allow_memory, channels, together};
 use crate::cuda::context::Value;
 use crate::cuda::dnn::{Direction, Geometry};
 use crate::cuda::error::Named;
@@ -10,9 +10,6 @@ use crate::error::EngineError;
 
 /// Channels that a block writes, of which the kernel knows these.
 const TILES: [usize; 3] = [64, 48, 32];
-/// Channels that are read together, and those of a product.
-const PLANE: usize = 64;
-const PRODUCT: usize = 16;
 /// Columns, rows and images of a chunk, with 256 pixels first and then, where there are such, with 128.
 const CHUNKS: [[usize; 3]; 5] = [[32, 8, 1], [16, 16, 1], [16, 8, 1], [8, 8, 4], [8, 8, 2]];
 /// Channels of which the library's tiles waste nothing.

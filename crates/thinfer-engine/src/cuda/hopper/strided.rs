@@ -2,7 +2,7 @@
 
 use cudarc::driver::{CudaFunction, CudaStream, LaunchConfig, PushKernelArg};
 
-use super::{ALIGNED, MEMORY, Map, Phases, allow_memory, channels};
+use super::{ALIGNED, MEMORY, Map, PLANE, PRODUCT, Phases, allow_memory, channels};
 use crate::cuda::context::Value;
 use crate::cuda::dnn::{Direction, Geometry};
 use crate::cuda::error::Named;
@@ -19,9 +19,6 @@ const MOST_READ: usize = 256;
 const CANDIDATES: usize = 2;
 /// Boxes that are on their way or being multiplied, at least and at most; the kernel knows the second.
 const SLOTS: [usize; 2] = [4, 12];
-/// Channels that are read together, and those of one product.
-const PLANE: usize = 64;
-const PRODUCT: usize = 16;
 /// Threads of a block, of which all but the last 128 multiply.
 const THREADS: u32 = 384;
 
