@@ -329,13 +329,17 @@ impl Gpu {
         Ok(copy)
     }
 
-    /// Copies the start of a device buffer to the host.
-    pub(crate) fn read<T: DeviceRepr>(
+    /// Copies a device buffer to the host beside what is under way on the stream, which must not write it.
+    pub(crate) fn read_beside<T: DeviceRepr>(
         &self,
         from: &CudaSlice<T>,
         into: &mut [T],
     ) -> Result<(), EngineError> {
-        self.read_from(from, 0, into)
+        if into.is_empty() {
+            return Ok(());
+        }
+        self.side.memcpy_dtoh(&from.slice(..into.len()), into).named("cuMemcpyDtoH")?;
+        self.side.synchronize().named("cuStreamSynchronize")
     }
 
     /// Copies a part of a device buffer to the host.

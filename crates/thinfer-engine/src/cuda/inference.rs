@@ -1,5 +1,6 @@
 //! The network's outputs for many rows on the device, with running statistics.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use cudarc::driver::{CudaGraph, CudaSlice};
@@ -138,7 +139,7 @@ impl Inference {
     }
 
     /// The outputs of some rows, which start with a whole batch.
-    pub fn outputs_of(&mut self, rows: std::ops::Range<usize>) -> Result<Vec<f32>, EngineError> {
+    pub fn outputs_of(&mut self, rows: Range<usize>) -> Result<Vec<f32>, EngineError> {
         let gpu = &self.gpu;
         let at = match &self.own {
             Some(own) => [
@@ -161,9 +162,20 @@ impl Inference {
     pub fn outputs_of_in(
         &mut self,
         session: &Session,
-        rows: std::ops::Range<usize>,
+        rows: Range<usize>,
     ) -> Result<Vec<f32>, EngineError> {
         self.run(session.weights_at(), rows)
+    }
+
+    /// Puts the work for all rows, with the weights that a session trains, on the device and does not wait for it:
+    /// [`Inference::finish`] does.
+    pub fn start_in(&mut self, session: &Session) -> Result<(), EngineError> {
+        self.start(session.weights_at(), 0..self.rows)
+    }
+
+    /// The outputs of what was started.
+    pub fn finish(&self) -> Result<Vec<f32>, EngineError> {
+        self.results_of(0..self.rows)
     }
 
     /// Puts images into the slots from `first` on, for a [`Source::Ring`].
@@ -171,7 +183,12 @@ impl Inference {
         self.batches.fill(&self.gpu, first, bytes, classes)
     }
 
-    fn run(&mut self, from: Places, rows: std::ops::Range<usize>) -> Result<Vec<f32>, EngineError> {
+    fn run(&mut self, from: Places, rows: Range<usize>) -> Result<Vec<f32>, EngineError> {
+        self.start(from, rows.clone())?;
+        self.results_of(rows)
+    }
+
+    fn start(&mut self, from: Places, rows: Range<usize>) -> Result<(), EngineError> {
         let gpu = self.gpu.clone();
         let batch = self.plan.options().batch;
         if !rows.start.is_multiple_of(batch) || rows.end > self.rows {
@@ -196,9 +213,14 @@ impl Inference {
             }
             self.plan.copy_output(&mut self.results, number * batch * self.outputs * 4)?;
         }
+        Ok(())
+    }
+
+    /// Waits for outputs and brings them to the host.
+    fn results_of(&self, rows: Range<usize>) -> Result<Vec<f32>, EngineError> {
         let width = self.outputs * 4;
         let mut bytes = vec![0; rows.len() * width];
-        gpu.read_from(&self.results, rows.start * width, &mut bytes)?;
+        self.gpu.read_from(&self.results, rows.start * width, &mut bytes)?;
         let value = |b: &[u8]| f32::from_le_bytes([b[0], b[1], b[2], b[3]]);
         Ok(bytes.chunks_exact(4).map(value).collect())
     }

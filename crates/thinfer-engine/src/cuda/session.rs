@@ -229,7 +229,8 @@ impl Session {
         self.gpu.wait()
     }
 
-    /// Copies weights, state and statistics back. Marks do not change on the device.
+    /// Copies weights, state and statistics back, beside work that only reads them: steps are over when they have been
+    /// run. Marks do not change on the device.
     pub fn pull(&self, arena: &mut Arena) -> Result<(), EngineError> {
         self.pull_weights(arena)?;
         self.pull_state(arena)
@@ -238,18 +239,18 @@ impl Session {
     /// Copies weights and statistics back.
     pub fn pull_weights(&self, arena: &mut Arena) -> Result<(), EngineError> {
         let (weights, stats) = arena.trained_mut();
-        self.gpu.read(&self.weights, weights)?;
-        self.gpu.read(&self.stats, stats)
+        self.gpu.read_beside(&self.weights, weights)?;
+        self.gpu.read_beside(&self.stats, stats)
     }
 
     /// Copies back what only the method reads: its state, and what the network last read where that
     /// is a copy.
     pub fn pull_state(&self, arena: &mut Arena) -> Result<(), EngineError> {
         for (at, state) in self.state.iter().enumerate() {
-            self.gpu.read(state, arena.state_mut(at))?;
+            self.gpu.read_beside(state, arena.state_mut(at))?;
         }
         if let (Some(from), Some(to)) = (&self.forward, arena.forward_mut()) {
-            self.gpu.read(from, to)?;
+            self.gpu.read_beside(from, to)?;
         }
         Ok(())
     }

@@ -11,8 +11,10 @@ use crate::train::{OnCuda, Snapshot, image_rows};
 
 /// Images that go through the network at once on the CPU.
 const CPU_ROWS: usize = 128;
-/// Images that go through the network at once on a GPU.
-const GPU_ROWS: usize = 512;
+/// Images that go through the network at once on a GPU, and as many of those that have more numbers than this.
+const GPU_ROWS: usize = 1024;
+const GPU_ROWS_OF_LARGE: usize = 512;
+const LARGE: usize = 3 * 64 * 64;
 /// Bytes of images that are decoded at a time, where they are not held in memory.
 const DECODED: usize = 256 << 20;
 
@@ -32,6 +34,8 @@ enum Place {
         inference: Box<Inference>,
         /// Images that the device holds at a time.
         slots: usize,
+        /// Whether the device is at work for [`Classifier::probabilities_in`].
+        begun: bool,
     },
 }
 
@@ -54,8 +58,10 @@ impl Classifier {
         let place = match on {
             None => Place::Cpu(Box::new(Plan::new(network, CPU_ROWS.min(images.rows()).max(1))?)),
             Some(on) => {
-                let fit = DECODED / augment.shape().len() / GPU_ROWS * GPU_ROWS;
-                let slots = fit.clamp(GPU_ROWS, images.rows().max(GPU_ROWS));
+                let numbers = augment.shape().len();
+                let batch = if numbers > LARGE { GPU_ROWS_OF_LARGE } else { GPU_ROWS };
+                let fit = DECODED / numbers / batch * batch;
+                let slots = fit.clamp(batch, images.rows().max(batch));
                 let source = match images {
                     Images::Held(set) => Source::Images {
                         bytes: set.bytes(),
@@ -66,8 +72,8 @@ impl Classifier {
                         Source::Ring { rows: images.rows(), slots, augment: &augment }
                     }
                 };
-                let plan = Inference::new(&on.gpu, network, source, GPU_ROWS, on.precision)?;
-                Place::Cuda { inference: Box::new(plan), slots }
+                let plan = Inference::new(&on.gpu, network, source, batch, on.precision)?;
+                Place::Cuda { inference: Box::new(plan), slots, begun: false }
             }
         };
         let views = match network.mixture() {
@@ -93,6 +99,19 @@ impl Classifier {
         Ok(self.run(Weights::Trained(session), false)?.concat())
     }
 
+    /// Lets the device begin with [`Classifier::probabilities_in`], where it has all that it needs, and does not wait
+    /// for it. The weights must not change until then.
+    pub(crate) fn begin_in(&mut self, session: &Session) -> Result<()> {
+        if let (Place::Cuda { inference, begun, .. }, Images::Held(_), [view]) =
+            (&mut self.place, &self.images, &self.views[..])
+        {
+            inference.set_draw(*view)?;
+            inference.start_in(session)?;
+            *begun = true;
+        }
+        Ok(())
+    }
+
     /// One table for each view, or one with their mean.
     fn run(&mut self, weights: Weights<'_>, apart: bool) -> Result<Vec<Vec<f64>>> {
         let (total, outputs, views) = (self.images.rows(), self.outputs, &self.views);
@@ -114,7 +133,11 @@ impl Classifier {
                     }
                 }
             }
-            Place::Cuda { inference, slots } => {
+            Place::Cuda { inference, begun: begun @ true, .. } => {
+                *begun = false;
+                add(&mut tables[0], &inference.finish()?, outputs, share);
+            }
+            Place::Cuda { inference, slots, .. } => {
                 if let Weights::Given(weights, stats) = weights {
                     inference.load(weights, stats)?;
                 }

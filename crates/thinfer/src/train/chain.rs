@@ -347,6 +347,14 @@ impl Chain {
         let last = epoch + 1 == epochs;
         let recorded = (epoch + 1).is_multiple_of(self.spec.record_every) || last;
         let scored = recorded && ((epoch + 1).is_multiple_of(self.spec.evaluate_every) || last);
+        let judged_on = match data {
+            Examples::Images(images) if scored => Some(images),
+            _ => None,
+        };
+        // The device scores while the host fetches the weights and looks at them.
+        if let (Some(images), Some(cuda)) = (judged_on, cuda.as_deref()) {
+            self.begin_judging(images, cuda)?;
+        }
         // What the method keeps to itself is large and looked at now and then only.
         let mut state_is_here = true;
         if let Some(cuda) = cuda.as_deref_mut() {
@@ -372,18 +380,12 @@ impl Chain {
         let largest_loss = self.largest_loss.map_or(loss, |before| before.max(loss));
         self.largest_loss = Some(largest_loss);
         if recorded {
-            let judged = match data {
-                Examples::Images(images) if scored => {
-                    Some(self.judge(tick, images, cuda.as_deref())?)
-                }
-                _ => None,
-            };
             let spec = &self.spec;
             let mut vitals = spec.method.vitals(&self.arena, tick);
             if state_is_here {
                 vitals = spec.method.vitals_of_state(&self.arena, tick, vitals);
             }
-            self.records.push(Record {
+            let mut record = Record {
                 epoch,
                 loss,
                 step_size: tick.rates.step_size,
@@ -403,9 +405,14 @@ impl Chain {
                     self.cut.as_ref().map_or(&spec.network, |cut| &cut.small.network),
                 ),
                 hard_threshold: vitals.hard_threshold,
-                test_accuracy: judged.map(|j| j.0),
-                test_nll: judged.map(|j| j.1),
-            });
+                test_accuracy: None,
+                test_nll: None,
+            };
+            if let Some(images) = judged_on {
+                let (accuracy, nll) = self.judge(tick, images, cuda.as_deref())?;
+                (record.test_accuracy, record.test_nll) = (Some(accuracy), Some(nll));
+            }
+            self.records.push(record);
             self.largest_loss = None;
             self.clipped_steps = 0;
         }
@@ -441,6 +448,32 @@ impl Chain {
         }
     }
 
+    /// What scores the test images, for the network in use.
+    fn classifier(&self, images: &ImageData, cuda: Option<&CudaChain>) -> Result<Classifier> {
+        let on = cuda.map(CudaChain::on);
+        let small = self.cut.as_ref().map(|cut| &cut.small.network);
+        let network = small.unwrap_or(&self.spec.network);
+        Classifier::new(network, &images.test, &images.augment, on)
+    }
+
+    /// The network in training, where the weights that it reads are those of a sample: they need not be brought to
+    /// the device.
+    fn judged_in_place<'a>(&self, cuda: &'a CudaChain) -> Option<&'a Session> {
+        cuda.session().filter(|_| !self.arena.has_forward())
+    }
+
+    /// Puts the work of [`Chain::judge`] on the device, where all is there.
+    fn begin_judging(&mut self, images: &ImageData, cuda: &CudaChain) -> Result<()> {
+        let Some(session) = self.judged_in_place(cuda) else { return Ok(()) };
+        let mut judge = match self.judge.take() {
+            Some(judge) => judge,
+            None => self.classifier(images, Some(cuda))?,
+        };
+        judge.begin_in(session)?;
+        self.judge = Some(judge);
+        Ok(())
+    }
+
     /// Accuracy and negative log-likelihood of the test images, for the weights as they are.
     fn judge(
         &mut self,
@@ -449,14 +482,10 @@ impl Chain {
         cuda: Option<&CudaChain>,
     ) -> Result<(f64, f64)> {
         if self.judge.is_none() {
-            let on = cuda.map(CudaChain::on);
-            let small = self.cut.as_ref().map(|cut| &cut.small.network);
-            let (network, test) = (small.unwrap_or(&self.spec.network), &images.test);
-            self.judge = Some(Classifier::new(network, test, &images.augment, on)?);
+            self.judge = Some(self.classifier(images, cuda)?);
         }
+        let session = cuda.and_then(|cuda| self.judged_in_place(cuda));
         let Some(judge) = &mut self.judge else { return Ok((f64::NAN, f64::NAN)) };
-        // Where the network reads the weights themselves they are already on the device.
-        let session = cuda.and_then(CudaChain::session).filter(|_| !self.arena.has_forward());
         let guesses = if let Some(session) = session {
             judge.probabilities_in(session)?
         } else {
