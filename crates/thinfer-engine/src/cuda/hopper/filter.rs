@@ -8,8 +8,9 @@ use crate::cuda::dnn::Geometry;
 use crate::cuda::error::Named;
 use crate::error::EngineError;
 
-/// Columns of a tile, which are input channels unless it is swapped, of which the kernel knows these.
-const TILES: [usize; 4] = [80, 64, 48, 32];
+/// Columns of a tile, which are input channels unless it is swapped, of which the kernel knows these, and how long it
+/// takes beside one of 32: of 32 and of 64, three taps are one product (`results/bench`).
+const TILES: [(usize, f64); 4] = [(80, 3.05), (64, 1.9), (48, 1.65), (32, 1.0)];
 /// Its rows, which are output channels unless it is swapped.
 const OUT: usize = 64;
 /// Pixels that are fetched together, or fewer.
@@ -22,10 +23,10 @@ const THREADS: u32 = 512;
 const SUMMERS: usize = 256;
 /// Columns below which most of a tile would be empty.
 const LEAST: usize = 24;
-/// Tiles may compute this many times the least number of channels to be worth measuring.
+/// How much longer than with the likeliest tile a gradient may be expected to take to be worth measuring, and how many
+/// tiles are.
 const WASTE: f64 = 1.25;
-/// How many tiles are.
-const CANDIDATES: usize = 2;
+const CANDIDATES: usize = 3;
 /// What a block does besides its chunks, in chunks, and how many bytes of sums take as long as one of a full
 /// tile.
 const BESIDES: f64 = 4.0;
@@ -50,15 +51,23 @@ pub(crate) struct Cut {
 impl Cut {
     /// Those worth measuring, the likeliest first.
     pub(super) fn all(geometry: &Geometry, multiprocessors: usize) -> Vec<Cut> {
-        let both = TILES.into_iter().flat_map(|tile| [(tile, false), (tile, true)]);
-        let cut = |(tile, swapped)| Cut::new(geometry, tile, swapped, multiprocessors);
-        let mut cuts: Vec<Cut> = both.filter_map(cut).collect();
-        // What is computed; of those that compute as much, the likeliest are wide and not swapped.
-        cuts.sort_by_key(|cut| (cut.computed(geometry), cut.swapped));
-        let most = cuts.first().map_or(0.0, |cut| WASTE * cut.computed(geometry) as f64);
-        cuts.retain(|cut| cut.computed(geometry) as f64 <= most);
-        cuts.truncate(CANDIDATES);
-        cuts
+        let cut = |columns: usize, time: f64, swapped: bool| {
+            let cut = Cut::new(geometry, columns, swapped, multiprocessors)?;
+            Some((time * cut.tiles(geometry) as f64, cut))
+        };
+        let sooner = |a: &(f64, Cut), b: &(f64, Cut)| a.0.total_cmp(&b.0);
+        // Where both ways take as long, it is not swapped.
+        let either = |(columns, time)| {
+            [false, true]
+                .into_iter()
+                .filter_map(|swapped| cut(columns, time, swapped))
+                .min_by(sooner)
+        };
+        let mut cuts: Vec<(f64, Cut)> = TILES.into_iter().filter_map(either).collect();
+        cuts.sort_by(sooner);
+        let most = cuts.first().map_or(0.0, |(time, _)| WASTE * time);
+        let worth = cuts.into_iter().filter(|(time, _)| *time <= most);
+        worth.take(CANDIDATES).map(|(_, cut)| cut).collect()
     }
 
     fn new(
@@ -77,7 +86,7 @@ impl Cut {
         cut.stages = (MEMORY / cut.stage_bytes()).min(STAGES);
         let blocks = [cut.tiles(geometry), cut.chunks(geometry)];
         let sums = geometry.filter.iter().product::<usize>() as f64 * 4.0 / SUMMED;
-        let sums = sums * TILES[0] as f64 / inputs as f64;
+        let sums = sums * TILES[0].0 as f64 / inputs as f64;
         cut.splits = best_splits(blocks, BESIDES, sums, multiprocessors);
         // With fewer, fetching and multiplying would take turns. A box has at most 256 pixels a side.
         let fits = cut.stages >= 3 && width + 2 <= 256 && cut.sides(geometry)[1] >= LEAST;
@@ -93,11 +102,6 @@ impl Cut {
     fn tiles(&self, geometry: &Geometry) -> usize {
         let [rows, columns] = self.sides(geometry);
         rows.div_ceil(OUT) * columns.div_ceil(self.inputs)
-    }
-
-    /// Pairs of channels of all tiles.
-    fn computed(&self, geometry: &Geometry) -> usize {
-        self.tiles(geometry) * OUT * self.inputs
     }
 
     fn chunks(&self, geometry: &Geometry) -> usize {
@@ -252,7 +256,7 @@ mod tests {
     fn cuts_cover_all_pixels_and_fit_into_memory() {
         for side in [1, 4, 5, 7, 8, 13, 14, 16, 28, 32, 33, 56, 112] {
             for batch in [1, 3, 64, 128] {
-                for inputs in TILES {
+                for (inputs, _) in TILES {
                     let g = geometry(batch, 160, 96, side);
                     let Some(cut) = Cut::new(&g, inputs, side % 2 == 0, 132) else {
                         // Long rows, two images of them, and pixels that are mostly border are too much for
@@ -282,15 +286,21 @@ mod tests {
         }
     }
 
-    /// No tile is half empty where turning it helps.
+    /// No tile is half empty where turning it helps, and those of which three taps are one product come first.
     #[test]
-    fn tiles_are_swapped_where_outputs_are_few() {
+    fn the_tiles_that_were_the_fastest_come_first() {
         let first = |inputs, outputs| Cut::all(&geometry(64, inputs, outputs, 32), 132)[0].name();
         assert_eq!(first(64, 32), "32-swapped");
         assert_eq!(first(128, 40), "48-swapped");
         assert_eq!(first(64, 64), "64");
         assert_eq!(first(32, 64), "32");
-        assert_eq!(first(160, 160), "80");
+        assert_eq!(first(48, 96), "32-swapped");
+        assert_eq!(first(96, 128), "32");
+        assert_eq!(first(160, 160), "32");
+        // The widest is still measured where its tiles are full.
+        let all: Vec<String> =
+            Cut::all(&geometry(64, 160, 160, 32), 132).iter().map(Cut::name).collect();
+        assert!(all.contains(&"80".to_owned()), "{all:?}");
         assert!(Cut::all(&geometry(64, 16, 16, 32), 132).is_empty());
     }
 }
