@@ -234,7 +234,7 @@ mod tests {
 
     #[test]
     fn a_gpu_needs_more_of_the_run_ahead() {
-        // Channels are kept in multiples of 8 there.
+        // Channels are kept in multiples of 16 there.
         let network = convolutional(64);
         let mut marks = vec![3; network.params().len()];
         let weight = network.params().find("conv2.weight").unwrap();

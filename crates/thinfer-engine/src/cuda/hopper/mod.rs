@@ -112,7 +112,7 @@ fn fits(problem: &Problem) -> bool {
 }
 
 /// Kernels that hasty plans may use for these problems with as many or fewer channels on both sides, in multiples of
-/// eight. Those come first that most of these numbers of channels need.
+/// sixteen. Those come first that most of these numbers of channels need.
 pub(super) fn kernels_of_smaller(
     problems: BTreeSet<Problem>,
     multiprocessors: usize,
@@ -122,7 +122,7 @@ pub(super) fn kernels_of_smaller(
     for whole in problems {
         let [most_outputs, most_inputs, ..] = whole.geometry.filter;
         let share = 1.0 / (most_outputs * most_inputs) as f64;
-        let kept = |most: usize| (8..=most).step_by(8);
+        let kept = |most: usize| (16..=most).step_by(16);
         let both =
             kept(most_outputs).flat_map(|outputs| kept(most_inputs).map(move |i| [outputs, i]));
         for problem in both.map(|channels| with_channels(whole, channels)).filter(fits) {
@@ -304,7 +304,7 @@ pub(super) mod tests {
         assert_eq!(kernels, kernels_of_smaller(residual_network(64), 132));
         for whole in residual_network(64) {
             let [outputs, inputs, ..] = whole.geometry.filter;
-            for channels in [[outputs, inputs], [outputs, 24], [40, inputs], [56, 8]] {
+            for channels in [[outputs, inputs], [outputs, 32], [48, inputs], [64, 16]] {
                 let smaller = with_channels(whole, channels);
                 if let Some(cut) = Cut::of(&smaller, 132).first() {
                     assert!(kernels.contains(&cut.kernel()), "{smaller:?}");
