@@ -415,8 +415,8 @@ impl Lower<'_> {
             pending.arrived[from].clear();
         }
         let to = match extra {
-            // It has other channels than what arrives.
-            _ if arrives.first.is_some() => self.fresh(pending, from),
+            // It has other channels than what arrives, or keeps some of it until all is summed.
+            _ if arrives.first.is_some() || arrives.part.is_some() => self.fresh(pending, from),
             _ if pending.only_mine(g) => g,
             Some(extra) if pending.only_mine(extra) => extra,
             _ => self.fresh(pending, from),

@@ -1,5 +1,6 @@
 //! Class probabilities of images, on the cores or on a GPU.
 
+use rayon::prelude::*;
 use thinfer_engine::augment::Augment;
 use thinfer_engine::cuda::{Inference, Session, Source};
 use thinfer_engine::{Draw, Network, Plan};
@@ -15,6 +16,8 @@ const CPU_ROWS: usize = 128;
 const GPU_ROWS: usize = 1024;
 const GPU_ROWS_OF_LARGE: usize = 512;
 const LARGE: usize = 3 * 64 * 64;
+/// Rows of outputs that a thread turns into probabilities, at least.
+const ROWS_OF_A_THREAD: usize = 256;
 /// Bytes of images that are decoded at a time, where they are not held in memory.
 const DECODED: usize = 256 << 20;
 
@@ -173,9 +176,10 @@ impl Classifier {
 
 /// Adds the probabilities of one of `share` views, row by row, to their mean.
 fn add(mean: &mut [f64], logits: &[f32], outputs: usize, share: usize) {
-    for (mean, logits) in mean.chunks_exact_mut(outputs).zip(logits.chunks_exact(outputs)) {
+    let rows = mean.par_chunks_exact_mut(outputs).zip(logits.par_chunks_exact(outputs));
+    rows.with_min_len(ROWS_OF_A_THREAD).for_each(|(mean, logits)| {
         mean.iter_mut().zip(softmax(logits)).for_each(|(mean, p)| *mean += p / share as f64);
-    }
+    });
 }
 
 /// The probability of every class of every image, `[image · classes + class]`: for each snapshot in turn as

@@ -44,6 +44,55 @@ __device__ __forceinline__ Tile part_of(u32 part, u32 channels, u32 tx) {
     return t;
 }
 
+// How the threads of a block go over what is normed. Rows of a part lie side by side, as many as a block has for all
+// channels, and the next ones a step further on. FROM: where only some channels of a column are normed, threads are
+// shared out among these alone, so that none is idle; the rows of a part stay the same.
+struct Sweep {
+    Tile t;
+    // Groups of the column that are normed, and how many lie before them.
+    u32 width, before;
+    u32 batches;
+#ifdef FROM
+    u32 high, inverse, step;
+#endif
+    // The row that a thread comes to after so many others.
+    __device__ __forceinline__ u32 row(u32 part, u32 at) const {
+#ifdef FROM
+        const u32 index = t.y + at * t.ty, turn = __umulhi(index, inverse);
+        return part * high + turn * step + (index - turn * high);
+#else
+        return part * t.ty + t.y + at * t.step;
+#endif
+    }
+};
+
+__device__ __forceinline__ Sweep normed_sweep(u32 height, u32 channels, u32 tx, u32 first_channel) {
+    Sweep s;
+    s.t = part_of(0, channels, tx);
+#ifdef FROM
+    const u32 left = blockIdx.y * tx, end = min(left + tx, channels / V), first = max(left, first_channel / V);
+    s.high = s.t.ty;
+    s.step = s.t.step;
+    s.inverse = 0xffffffffu / s.high + 1;
+    // A column in front of all that is normed has nothing to do.
+    s.width = first < end ? end - first : tx;
+    s.before = first < end ? first - left : 0;
+    s.t.x = threadIdx.x % s.width;
+    s.t.y = threadIdx.x / s.width;
+    s.t.ty = THREADS / s.width;
+    s.t.group = left + s.before + s.t.x;
+    s.t.c = s.t.group * V;
+    s.t.active = first < end && s.t.y < s.t.ty;
+    const u32 rows = (height + s.step - 1) / s.step * s.high;
+    s.batches = (rows + BATCH * s.t.ty - 1) / (BATCH * s.t.ty);
+#else
+    s.width = tx;
+    s.before = 0;
+    s.batches = (height + BATCH * s.t.step - 1) / (BATCH * s.t.step);
+#endif
+    return s;
+}
+
 // What the blocks of a column share; all zero between kernels.
 struct Column {
     u32* taken;   // parts that a block has begun, and one more for every block that found none
@@ -63,6 +112,11 @@ __device__ __forceinline__ void wait_for_sums(const Column& c) {
         __threadfence();
     }
     __syncthreads();
+}
+
+// The sums of a column's parts.
+__device__ __forceinline__ float* sums_of(float* partial, u32 tx) {
+    return partial + (size_t)blockIdx.y * gridDim.x * 2 * tx * V;
 }
 
 // The last block of a column leaves zeros for the next kernel.
@@ -102,7 +156,7 @@ __device__ void publish(const Tile& t, u32 tx, u32 part, const float* s0, const 
     if (threadIdx.x < items) {
         sum = 0.f;
         for (u32 i = 0; i < shares; i++) sum += rows[i * items + threadIdx.x];
-        partial[(size_t)(blockIdx.y * gridDim.x + part) * items + threadIdx.x] = sum;
+        partial[(size_t)part * items + threadIdx.x] = sum;
     }
     __syncthreads();
     if (threadIdx.x == 0) {
@@ -114,7 +168,7 @@ __device__ void publish(const Tile& t, u32 tx, u32 part, const float* s0, const 
 // Adds the sums of all parts: `rows[0 .. 2 * tx * V]`.
 __device__ void add_parts(u32 tx, float* rows, const float* partial) {
     const u32 items = 2 * tx * V, quads = items / 4, shares = THREADS / quads;
-    const float4* all = (const float4*)(partial + (size_t)blockIdx.y * gridDim.x * items);
+    const float4* all = (const float4*)partial;
     const u32 quad = threadIdx.x % quads, share = threadIdx.x / quads;
     float4 sum = ZERO4;
     for (u32 first = share; first < gridDim.x && share < shares; first += 10 * shares) {
@@ -172,9 +226,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) norm_forward(
     __shared__ u16 parts[MOST_PARTS];
     __shared__ u32 next;
     const Column column = column_of(counters);
+    partial = sums_of(partial, tx);
     if (threadIdx.x == 0) next = atomicAdd(column.taken, 1u);
-    const u32 column_own = blockIdx.y * tx * V + threadIdx.x, own = column_own - FIRST;
-    const bool finishes = threadIdx.x < tx * V && column_own < channels && column_own >= FIRST;
+    const Sweep sweep = normed_sweep(height, channels, tx, FIRST);
+    const u32 column_own = (blockIdx.y * tx + sweep.before) * V + threadIdx.x, own = column_own - FIRST;
+    const bool finishes = threadIdx.x < sweep.width * V && column_own < channels && column_own >= FIRST;
     float own_x = 0.f, own_scale = 0.f, own_shift = 0.f;
     if (finishes) {
         own_x = up(x[own]);
@@ -185,11 +241,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) norm_forward(
         own_shift = shift[own];
     }
     float around[V];
-    Tile t = part_of(0, channels, tx);
-    const u32 batches = (height + BATCH * t.step - 1) / (BATCH * t.step);
 #pragma unroll
     for (int j = 0; j < V; j++) around[j] = 0.f;
-    if (t.active && IS_NORMED) {
+    if (sweep.t.active) {
+        const Tile& t = sweep.t;
         take(x + t.c - FIRST, around);
 #ifdef SUM_IN
         float first[V];
@@ -202,13 +257,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) norm_forward(
     u32 count = 0;
     while (next < gridDim.x) {
         const u32 part = next;
-        t = part_of(part, channels, tx);
+        const Tile& t = sweep.t;
         float s0[V], s1[V];
 #pragma unroll
         for (int j = 0; j < V; j++) s0[j] = s1[j] = 0.f;
         // From the last row to the first: the cache still has what was written last. The second pass
         // goes the other way and begins with what this one has read last.
-        const auto row_of = [&](u32 at, u32 i) { return t.first + ((batches - 1 - at) * BATCH + i) * t.step; };
+        const auto row_of = [&](u32 at, u32 i) { return sweep.row(part, (sweep.batches - 1 - at) * BATCH + i); };
         const auto load = [&](u32 at, Summed& b) {
 #pragma unroll
             for (int i = 0; i < BATCH; i++) {
@@ -243,20 +298,21 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) norm_forward(
                 }
             }
         };
-        each_batch<Summed>(t.active && IS_NORMED ? batches : 0, load, use);
+        each_batch<Summed>(t.active ? sweep.batches : 0, load, use);
         if (threadIdx.x == 0) parts[count] = (u16)part;
         count++;
-        publish(t, tx, part, s0, s1, rows, partial, column, &next);
+        publish(t, sweep.width, part, s0, s1, rows, partial, column, &next);
     }
     if (count > 0) wait_for_sums(column);
     u32 before = 0;
     if (threadIdx.x == 0) before = atomicAdd(column.passed, 1u);
-    if (count > 0) add_parts(tx, rows, partial);
+    if (count > 0) add_parts(sweep.width, rows, partial);
     if (finishes && count > 0) {
-        const Normal c = normal_of(own_x, rows[threadIdx.x], rows[tx * V + threadIdx.x], (float)height,
+        const Normal c = normal_of(own_x, rows[threadIdx.x], rows[sweep.width * V + threadIdx.x], (float)height,
                                    own_scale, own_shift, eps);
-        coefficients[threadIdx.x] = c.a;
-        coefficients[tx * V + threadIdx.x] = c.b;
+        float* mine = coefficients + sweep.before * V + threadIdx.x;
+        mine[0] = c.a;
+        mine[tx * V] = c.b;
         if (parts[0] == 0) {
             save_normal(c, saved, NORMED, own);
             move_running(c, running_mean, running_variance, own, running_mean[own],
@@ -269,6 +325,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) norm_forward(
 #else
     const act* from = x;
 #endif
+    Tile t = part_of(0, channels, tx);
+    const u32 batches = (height + BATCH * t.step - 1) / (BATCH * t.step);
     float a[V], b[V], a2[V], b2[V], w[V];
     per_channel(coefficients, t.x * V, a);
     per_channel(coefficients + tx * V, t.x * V, b);
@@ -321,7 +379,7 @@ struct Summed {
 };
 struct Passed {
     Raw x[BATCH];
-#if defined(WRITE) && !defined(PART)
+#ifdef WRITE
     Raw g[BATCH];
 #else
     Gradient g[BATCH];
@@ -332,7 +390,9 @@ struct Passed {
 };
 
 // The gradients of scale, shift and input. WRITE: the gradient behind the cut goes out too, for the other
-// branch of a residual sum, with PART for the channels that it has. FROM: channels in front of what is normed have only that. EXTRA: x already has a gradient from elsewhere, which is added.
+// branch of a residual sum, with PART for the channels that it has; of the others it is kept in the place of dx until
+// the second pass. FROM: channels in front of what is normed have only that. EXTRA: x already has a gradient from
+// elsewhere, which is added.
 extern "C" __global__ void __launch_bounds__(THREADS, 1) norm_backward(
     const act* x, const act* d, const act* d2, const u8* mask, const float* saved, float* partial,
     u32* counters, act* g_out, float* dscale, float* dshift, const act* extra, act* dx, u32 height,
@@ -342,6 +402,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) norm_backward(
     __shared__ u16 parts[MOST_PARTS];
     __shared__ u32 next;
     const Column column = column_of(counters);
+    partial = sums_of(partial, tx);
     if (threadIdx.x == 0) next = atomicAdd(column.taken, 1u);
     const u32 column_own = blockIdx.y * tx * V + threadIdx.x, own = column_own - FIRST;
     const bool finishes = threadIdx.x < tx * V && column_own < channels && column_own >= FIRST;
@@ -388,6 +449,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) norm_backward(
                 open_gradient(batch.g[i], v, a, b, g);
 #ifdef WRITE
                 if (HAS_OTHER) put(g_out + OTHER_AT(row), g);
+                else if (IS_NORMED) put(dx + NORMED_AT(row), g);
 #endif
                 if (!IS_NORMED) continue;
 #pragma unroll
@@ -417,22 +479,24 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) norm_backward(
         }
     }
     __syncthreads();
+    const Sweep sweep = normed_sweep(height, channels, tx, FIRST);
     float c2[V], c3[V];
-    per_channel(coefficients, t.x * V, c2);
-    per_channel(coefficients + tx * V, t.x * V, c3);
+    per_channel(coefficients, (sweep.before + sweep.t.x) * V, c2);
+    per_channel(coefficients + tx * V, (sweep.before + sweep.t.x) * V, c3);
+#ifdef FROM
+    if (sweep.t.active) per_channel(saved, sweep.t.c - FIRST, a);
+#endif
     for (u32 at_part = count; at_part > 0; at_part--) {
-        t = part_of(parts[at_part - 1], channels, tx);
-        const auto row_of = [&](u32 at, u32 i) { return t.first + (at * BATCH + i) * t.step; };
+        const u32 part = parts[at_part - 1];
+        const Tile& t = sweep.t;
+        const auto row_of = [&](u32 at, u32 i) { return sweep.row(part, at * BATCH + i); };
         const auto load = [&](u32 at, Passed& batch) {
 #pragma unroll
             for (int i = 0; i < BATCH; i++) {
                 const u32 row = min(row_of(at, i), height - 1);
                 batch.x[i] = fetch(x + NORMED_AT(row));
-#if defined(WRITE) && defined(PART)
-                if (HAS_OTHER) batch.g[i].d = fetch(g_out + OTHER_AT(row));
-                else batch.g[i] = fetch_gradient(d, d2, mask, row, channels, t);
-#elif defined(WRITE)
-                batch.g[i] = fetch(g_out + (size_t)row * channels + t.c);
+#ifdef WRITE
+                batch.g[i] = fetch(HAS_OTHER ? g_out + OTHER_AT(row) : dx + NORMED_AT(row));
 #else
                 batch.g[i] = fetch_gradient(d, d2, mask, row, channels, t);
 #endif
@@ -448,10 +512,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) norm_backward(
                 if (row >= height) break;
                 float v[V], g[V];
                 open(batch.x[i], v);
-#if defined(WRITE) && defined(PART)
-                if (HAS_OTHER) open(batch.g[i].d, g);
-                else open_gradient(batch.g[i], v, a, b, g);
-#elif defined(WRITE)
+#ifdef WRITE
                 open(batch.g[i], g);
 #else
                 open_gradient(batch.g[i], v, a, b, g);
@@ -466,7 +527,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) norm_backward(
                 put(dx + NORMED_AT(row), g);
             }
         };
-        each_batch<Passed>(t.active && IS_NORMED ? batches : 0, load, use);
+        each_batch<Passed>(t.active ? sweep.batches : 0, load, use);
     }
     clear(column, before);
 }
