@@ -86,14 +86,18 @@ fn kernels_ahead(
 /// A norm that makes a residual sum, for sides that have a part of its channels.
 fn norms_of_smaller(step: &Step) -> Vec<hopper::Kernel> {
     let Step::Kernel(launch) = step else { return Vec::new() };
-    let sums = |define: &&str| matches!(*define, "RES=1" | "WRITE");
+    let sums = |define: &&str| matches!(*define, "RES=1" | "RES=2" | "WRITE");
     let Some(at) = launch.defines.iter().position(sums) else { return Vec::new() };
     let with = |parts: &[&'static str]| {
         let (before, after) = launch.defines.split_at(at + 1);
         let defines = [before, parts, after].concat();
         (launch.source, defines.into_iter().map(str::to_owned).collect())
     };
-    vec![with(&["PART"]), with(&["FROM"]), with(&["PART", "FROM"])]
+    // Beside a norm there are all channels.
+    match launch.defines[at] {
+        "RES=2" => vec![with(&["FROM"])],
+        _ => vec![with(&["PART"]), with(&["FROM"]), with(&["PART", "FROM"])],
+    }
 }
 
 /// Whether this process has not asked about a kernel before.
@@ -141,7 +145,9 @@ mod tests {
         let listed: BTreeSet<_> =
             steps("residual network").iter().flat_map(norms_of_smaller).collect();
         let mut found = 0;
-        for step in steps("a stream of which the last channels are added to") {
+        let cases =
+            ["a stream of which the last channels are added to", "last channels of shortcuts"];
+        for step in cases.into_iter().flat_map(steps) {
             let Step::Kernel(launch) = step else { continue };
             let has = |names: &[&str]| launch.defines.iter().any(|define| names.contains(define));
             // The last sum of that network has no ReLU.
@@ -151,7 +157,7 @@ mod tests {
                 found += 1;
             }
         }
-        assert!(found >= 3, "{found}");
+        assert!(found >= 7, "{found}");
     }
 
     #[test]

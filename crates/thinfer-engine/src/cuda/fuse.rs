@@ -96,6 +96,11 @@ pub(crate) fn units(network: &Network, whole: impl Fn(usize) -> bool) -> Vec<Uni
         let Op::Spread { channels } = &nodes[*at].op else { return false };
         is_part(*at, nodes[*at].shape.channels - channels.len())
     };
+    // Whether a node puts a norm that nothing else reads to the last channels of a sum: that norm makes the sum.
+    let is_last_norm = |at: usize| {
+        let of = |norm: &NodeId| is_norm(norm.0) && only_reader(norm.0) == Some(at);
+        is_last(&at) && nodes[at].inputs.first().is_some_and(of)
+    };
     let mut taken = vec![false; nodes.len()];
     let mut units = Vec::new();
     for at in 1..nodes.len() {
@@ -110,13 +115,15 @@ pub(crate) fn units(network: &Network, whole: impl Fn(usize) -> bool) -> Vec<Uni
             let [a, b] = [nodes[add].inputs[0].0, nodes[add].inputs[1].0];
             let other = if a == end { b } else { a };
             let alone = only_reader(other) == Some(add) && !taken[other];
+            if spread.is_none() && alone && is_last_norm(other) {
+                continue;
+            }
             let beside = match alone {
                 true if is_norm(other) => Other::Norm(other),
                 true if is_part(other, 0) => Other::Part(other),
                 _ => Other::Value(other),
             };
-            let narrow = spread.is_some() && matches!(beside, Other::Norm(_));
-            if !taken[add] && other != end && !narrow {
+            if !taken[add] && other != end {
                 taken[add] = true;
                 taken[other] |= matches!(beside, Other::Norm(_) | Other::Part(_));
                 taken[end] = true;

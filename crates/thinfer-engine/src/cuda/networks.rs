@@ -266,6 +266,37 @@ fn adding_last(width: usize, adds: usize, more: usize) -> Built {
     classify(b, from, 5)
 }
 
+/// Blocks of stride 2 that add to the last channels of what their shortcuts give; the shortcut of the second comes
+/// before its other layers.
+fn adding_last_to_shortcuts(width: usize, adds: usize) -> Built {
+    let mut b = image(16, 8, 3);
+    let h = b.conv2d("conv1", b.input(), 16, Window::square(3, 1, 1))?;
+    let h = b.batch_norm("bn1", h)?;
+    let mut from = b.relu(h)?;
+    for block in 0..2 {
+        let shortcut = |b: &mut NetworkBuilder| {
+            let one = Window::square(1, 2, 0);
+            let h = b.conv2d(&format!("{block}.downsample.0"), from, width, one)?;
+            b.batch_norm(&format!("{block}.downsample.1"), h)
+        };
+        let before = if block == 1 { Some(shortcut(&mut b)?) } else { None };
+        let h = b.conv2d(&format!("{block}.conv1"), from, 16, Window::square(3, 2, 1))?;
+        let h = b.batch_norm(&format!("{block}.bn1"), h)?;
+        let h = b.relu(h)?;
+        let h = b.conv2d(&format!("{block}.conv2"), h, adds, Window::square(3, 1, 1))?;
+        let h = b.batch_norm(&format!("{block}.bn2"), h)?;
+        let h = b.spread(h, ((width - adds) as u32..width as u32).collect(), width)?;
+        let h = if let Some(shortcut) = before {
+            b.add(shortcut, h)?
+        } else {
+            let shortcut = shortcut(&mut b)?;
+            b.add(h, shortcut)?
+        };
+        from = b.relu(h)?;
+    }
+    classify(b, from, 5)
+}
+
 /// A linear layer that reads some pixels of some channels, and one that reads some of the input.
 fn picked(places: usize) -> Built {
     let mut b = image(6, 5, 3);
@@ -383,6 +414,7 @@ pub(crate) fn cases() -> Result<Vec<Case>, EngineError> {
         ("a stream that grows by odd channels", growing([5, 12, 17])?, 7),
         ("a stream of which the last channels are added to", adding_last(40, 24, 16)?, 16),
         ("odd last channels of a stream", adding_last(13, 6, 5)?, 7),
+        ("last channels of shortcuts", adding_last_to_shortcuts(48, 32)?, 16),
         (
             "last channels of a stream with a frozen front",
             held(&adding_last(40, 24, 16)?, &["conv1", "bn1", "0.conv1", "0.bn1", "0.conv2"]),

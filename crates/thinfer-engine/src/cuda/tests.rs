@@ -83,6 +83,8 @@ fn a_stream_that_grows_is_added_by_the_norms() {
 fn what_adds_to_the_last_channels_is_as_narrow_as_they_are() {
     let case = "a stream of which the last channels are added to";
     assert_eq!((compiled_with(case, "FROM"), compiled_with(case, "PART")), ((4, 2), (2, 1)));
+    let case = "last channels of shortcuts";
+    assert_eq!((compiled_with(case, "FROM"), compiled_with(case, "RES=2")), ((4, 2), (2, 2)));
 }
 
 /// Kernels of norms read eight channels at once.

@@ -1,6 +1,6 @@
 //! Which channels the smaller network has at every node.
 
-use thinfer_engine::{Network, Op};
+use thinfer_engine::{Network, NodeId, Op};
 
 use super::Layout;
 use super::reach::{Channels, Kernels};
@@ -16,9 +16,14 @@ pub(super) struct Present {
     pub(super) numbers: Vec<Vec<bool>>,
     /// For each node, the first node of those that share its channels.
     streams: Vec<usize>,
+    /// The channels that stay where none are added to fill up a multiple, node by node, for streams that grow.
+    needed: Vec<Vec<bool>>,
     /// For each node, where each of its channels stands among those that stay: the smaller, the sooner.
-    ranks: Vec<Vec<(usize, bool)>>,
+    ranks: Vec<Vec<Rank>>,
 }
+
+/// The first node of a stream that has a channel, and whether branches add to it: first the one that leaves out most.
+type Rank = (usize, Vec<bool>);
 
 impl Present {
     /// Works back from the output: a node's channels are those that its readers need.
@@ -49,25 +54,39 @@ impl Present {
             numbers: numbers.collect(),
             nodes: nodes.iter().map(|n| vec![false; n.shape.channels]).collect(),
             streams: streams(network),
-            ranks: nodes.iter().map(|n| vec![(0, false); n.shape.channels]).collect(),
+            needed: nodes.iter().map(|n| vec![false; n.shape.channels]).collect(),
+            ranks: nodes.iter().map(|n| vec![Rank::default(); n.shape.channels]).collect(),
         };
         present.nodes[network.output().0].fill(true);
         // A picture is read as a whole; of a table, columns that nothing reads are not even loaded.
         if nodes[0].shape.height * nodes[0].shape.width > 1 {
             present.nodes[0].fill(true);
         }
+        if layout.grows {
+            // Channels that fill up a multiple are taken from those that the stream needs anyway, so all of these are
+            // found out first.
+            let first = present.nodes.clone();
+            present.settle(network, reach, Layout { multiple: 1, ..layout });
+            present.needed = std::mem::replace(&mut present.nodes, first);
+        }
+        present.settle(network, reach, layout);
+        if layout.grows {
+            let branches = branches(network);
+            present.rank(&branches, reach);
+            branches.iter().for_each(|branch| present.narrow(branch, reach, layout));
+        }
+        present
+    }
+
+    /// Visits all nodes until nothing changes any more.
+    fn settle(&mut self, network: &Network, reach: &Channels, layout: Layout) {
         loop {
-            let before = present.nodes.clone();
-            for at in (1..nodes.len()).rev() {
-                present.visit(network, reach, layout, at);
+            let before = self.nodes.clone();
+            for at in (1..network.nodes().len()).rev() {
+                self.visit(network, reach, layout, at);
             }
-            if present.nodes == before {
-                if layout.grows {
-                    let branches = branches(network);
-                    present.rank(&branches, reach);
-                    branches.iter().for_each(|branch| present.narrow(branch, reach, layout));
-                }
-                return present;
+            if self.nodes == before {
+                return;
             }
         }
     }
@@ -78,19 +97,21 @@ impl Present {
     }
 
     /// Puts the channels of a stream into the order in which its nodes get them, and of those that a node gets the ones
-    /// last that the branch adds to which leaves out most.
+    /// last that the branch adds to which leaves out most, and so on.
     fn rank(&mut self, branches: &[Branch], reach: &Channels) {
-        let adds = |branch: &Branch| self.added(branch, reach);
-        let left_out = |branch: &Branch| count(&self.nodes[branch.sum]) - count(&adds(branch));
+        let left_out =
+            |branch: &&Branch| count(&without(&self.nodes[branch.sum], &self.added(branch, reach)));
         let mut ranks = Vec::new();
         for at in 0..self.nodes.len() {
             let same: Vec<usize> = self.same(at).collect();
-            let here = branches.iter().filter(|branch| same.contains(&branch.sum));
-            let last = here.max_by_key(|branch| left_out(branch)).map(adds);
+            let mut here: Vec<&Branch> =
+                branches.iter().filter(|branch| same.contains(&branch.sum)).collect();
+            here.sort_by_key(|branch| std::cmp::Reverse(left_out(branch)));
+            let added: Vec<Vec<bool>> =
+                here.iter().map(|branch| self.added(branch, reach)).collect();
             let first = |c: usize| same.iter().copied().find(|other| self.nodes[*other][c]);
             let rank = |c: usize| {
-                let added = last.as_ref().is_some_and(|last| last[c]);
-                (first(c).unwrap_or(usize::MAX), added)
+                (first(c).unwrap_or(usize::MAX), added.iter().map(|added| added[c]).collect())
             };
             ranks.push((0..self.nodes[at].len()).map(rank).collect());
         }
@@ -122,7 +143,7 @@ impl Present {
     /// The channels of a node that `some` has, in their order.
     pub(super) fn list(&self, node: usize, some: &[bool]) -> Vec<u32> {
         let mut list = list(some);
-        list.sort_by_key(|c| self.ranks[node][*c as usize]);
+        list.sort_by_key(|c| &self.ranks[node][*c as usize]);
         list
     }
 
@@ -136,7 +157,10 @@ impl Present {
         if at != network.output().0 && layout.grows {
             // With channels that the stream has elsewhere, so that it gets no more of them.
             let mut all = vec![false; self.nodes[at].len()];
-            self.same(at).for_each(|other| join(&mut all, &self.nodes[other]));
+            for other in self.same(at) {
+                join(&mut all, &self.needed[other]);
+                join(&mut all, &self.nodes[other]);
+            }
             pad(&mut self.nodes[at], &all, layout.multiple);
         } else if at != network.output().0 {
             pad(&mut self.nodes[at], &reach.zero[at], layout.multiple);
@@ -212,7 +236,8 @@ fn streams(network: &Network) -> Vec<usize> {
     streams
 }
 
-/// A convolution and its batch norm that nothing reads but a sum, whose other side is a stream.
+/// A convolution and its batch norm that nothing reads but a sum, which may have more channels. Its other side is a
+/// stream, or the norm of a convolution that does less.
 struct Branch {
     convolution: usize,
     norm: usize,
@@ -224,16 +249,19 @@ fn branches(network: &Network) -> Vec<Branch> {
     let nodes = network.nodes();
     let mut readers = vec![0; nodes.len()];
     nodes.iter().flat_map(|node| &node.inputs).for_each(|from| readers[from.0] += 1);
-    let of = |(sum, side): (usize, usize)| {
-        let norm = nodes[sum].inputs[1 - side].0;
-        let convolution = nodes[norm].inputs[0].0;
-        let alone = [norm, convolution].iter().all(|node| readers[*node] == 1);
-        let convolves = matches!(nodes[convolution].op, Op::Conv2d { .. });
-        (alone && convolves).then_some(Branch { convolution, norm, sum })
+    let of = |sum: usize| {
+        let alone = |norm: &NodeId| {
+            let (norm, is_norm) = (norm.0, matches!(nodes[norm.0].op, Op::BatchNorm { .. }));
+            let convolution = nodes[norm].inputs.first().filter(|_| is_norm)?.0;
+            let alone = [norm, convolution].iter().all(|node| readers[*node] == 1);
+            let convolves = matches!(nodes[convolution].op, Op::Conv2d { .. });
+            (alone && convolves).then_some(Branch { convolution, norm, sum })
+        };
+        let work = |branch: &Branch| network.node_multiply_adds(NodeId(branch.convolution));
+        // Of two that do as much, the first.
+        nodes[sum].inputs.iter().rev().filter_map(alone).max_by_key(work)
     };
-    let sums = (0..nodes.len()).filter(|at| nodes[*at].op == Op::Add);
-    let sides = sums.flat_map(|sum| [(sum, 0), (sum, 1)]);
-    sides.filter(|(sum, side)| grows(network, *sum, *side)).filter_map(of).collect()
+    (0..nodes.len()).filter(|at| nodes[*at].op == Op::Add).filter_map(of).collect()
 }
 
 /// Whether one side of a sum is a stream, to which the other adds a batch norm.
@@ -377,14 +405,60 @@ mod tests {
         assert_eq!(shrink(&network, &keep, even).unwrap().channels(stem[0]), [0, 1, 5, 7, 9]);
     }
 
-    /// Both add to channels that are there; the first, which leaves out fewer, gets what lies behind its first one.
+    /// Both add to channels that are there; the first, which leaves out fewer, gets one more, which lies among its own.
     #[test]
     fn the_branch_that_adds_to_fewest_channels_has_no_others() {
         let all: Vec<usize> = (0..8).collect();
         let (network, keep, [stem, norms, _]) = residual(&all, &[&[0, 1, 2, 6, 7], &[2, 4]]);
         let small = shrink(&network, &keep, Layout { multiple: 1, ..Layout::CUDA }).unwrap();
-        assert_eq!(small.channels(stem[0]), [0, 1, 3, 5, 6, 7, 2, 4]);
-        assert_eq!(small.channels(norms[0]), small.channels(stem[0]));
-        assert_eq!(small.channels(norms[1]), [2, 4]);
+        assert_eq!(small.channels(stem[0]), [3, 5, 0, 1, 6, 7, 4, 2]);
+        assert_eq!(small.channels(norms[0]), [0, 1, 6, 7, 4, 2]);
+        assert_eq!(small.channels(norms[1]), [4, 2]);
+    }
+
+    /// Whichever side of the sum it is, the convolution that does more is as narrow as what it adds to.
+    #[test]
+    fn a_branch_beside_a_shortcut_has_the_channels_that_it_adds_to() {
+        for turned in [false, true] {
+            let mut b = NetworkBuilder::image(Shape { height: 4, width: 4, channels: 3 });
+            let h = b.conv2d("conv1", b.input(), WIDTH, Window::square(3, 2, 1)).unwrap();
+            let branch = b.batch_norm("bn1", h).unwrap();
+            let h = b.conv2d("downsample.0", b.input(), WIDTH, Window::square(1, 2, 0)).unwrap();
+            let shortcut = b.batch_norm("downsample.1", h).unwrap();
+            let sides = if turned { [shortcut, branch] } else { [branch, shortcut] };
+            let sum = b.add(sides[0], sides[1]).unwrap();
+            let h = b.global_average_pool(sum).unwrap();
+            let out = b.linear("fc", h, 2).unwrap();
+            let network = b.finish(out, Loss::cross_entropy()).unwrap();
+            let mut keep = vec![1; network.params().len()];
+            for (layer, dead) in [("conv1", 4..12), ("bn1", 4..12), ("downsample", 0..2)] {
+                let all = network.params().iter().filter(|p| p.name.starts_with(layer));
+                for param in all {
+                    let channels = keep[param.range()].chunks_mut(param.len() / WIDTH);
+                    channels.enumerate().for_each(|(c, marks)| {
+                        marks.fill((!dead.contains(&c)).into());
+                    });
+                }
+            }
+            let small = shrink(&network, &keep, Layout { multiple: 1, ..Layout::CUDA }).unwrap();
+            assert_eq!(small.channels(branch), [0, 1, 2, 3]);
+            assert_eq!(small.channels(sum), [4, 5, 6, 7, 8, 9, 10, 11, 0, 1, 2, 3]);
+            assert_eq!(small.channels(shortcut), small.channels(sum));
+        }
+    }
+
+    /// What fills up a multiple is taken from channels that the stream has anyway.
+    #[test]
+    fn a_stream_gets_no_more_channels_than_its_nodes_need_together() {
+        let (network, mut keep, [stem, _, sums]) =
+            residual(&[0, 1, 2, 3, 4, 9, 10, 11], &[&[0, 1]]);
+        // The block reads all of the stream; behind it, only five channels are read.
+        let read = network.params().find("fc.weight").unwrap();
+        keep[read.range()].iter_mut().enumerate().for_each(|(at, mark)| {
+            *mark = (at % WIDTH < 5).into();
+        });
+        let small = shrink(&network, &keep, Layout { multiple: 4, ..Layout::CUDA }).unwrap();
+        assert_eq!(small.channels(stem[0]).len(), 8);
+        assert_eq!(small.channels(sums[0]).len(), 8);
     }
 }
