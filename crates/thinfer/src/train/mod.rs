@@ -13,6 +13,7 @@ mod run;
 mod stepper;
 mod times;
 mod trace;
+mod writer;
 
 pub use chain::{Chain, ChainSpec, Record, Schedules, Snapshot, live_inputs};
 pub use cut::Shrinking;

@@ -16,6 +16,7 @@ use super::chain::{Chain, ChainSpec, Record, Snapshot};
 use super::examples::Examples;
 use super::times::{EpochTime, Times, read_times};
 use super::trace::Trace;
+use super::writer::{Job, Writer};
 use super::{Device, OnCuda, container};
 use crate::data::images::Speed;
 use crate::error::{Error, Result};
@@ -195,6 +196,8 @@ fn run_chain(spec: ChainSpec, data: Examples<'_>, setting: &Setting<'_>) -> Resu
         let folder = chain_folder(folder, number);
         fs::create_dir_all(&folder).map_err(|e| Error::file("create", &folder, e))?;
     }
+    // Those of a chain that goes on were read from their files.
+    let mut store = Store { writer: Writer::default(), samples: chain.snapshots().len() };
     let own_folder = setting.folder.map(|folder| chain_folder(folder, number));
     let clock = chain.spec().clock;
     let mut times = Times::start(own_folder.as_deref(), clock.epoch(chain.step()));
@@ -207,12 +210,17 @@ fn run_chain(spec: ChainSpec, data: Examples<'_>, setting: &Setting<'_>) -> Resu
         if setting.stop.load(Ordering::Relaxed) {
             let folder = setting.folder.unwrap_or(Path::new("memory"));
             if setting.folder.is_some() {
-                save_chain(&mut chain, folder)?;
+                store.save(&mut chain, folder)?;
+                store.writer.finish()?;
                 times.save()?;
             }
             return Err(Error::Interrupted(folder.to_owned()));
         }
-        chain.advance(data).map_err(|error| name_checkpoint(error, setting.folder, number))?;
+        chain.advance(data).map_err(|error| {
+            // Why it stopped is more important than whether the disk was full besides.
+            let _ = store.writer.finish();
+            name_checkpoint(error, setting.folder, number)
+        })?;
         let epoch_is_over = chain.step().is_multiple_of(clock.steps_per_epoch);
         if epoch_is_over {
             times.end(clock.epoch(chain.step() - 1));
@@ -231,12 +239,13 @@ fn run_chain(spec: ChainSpec, data: Examples<'_>, setting: &Setting<'_>) -> Resu
             let pause = pause(setting.checkpoint_every, saving);
             if due || chain.is_done() || saved_at.elapsed() >= pause {
                 let began = Instant::now();
-                save_chain(&mut chain, folder)?;
+                store.save(&mut chain, folder)?;
                 times.save()?;
                 (saving, saved_at, saved_step) = (began.elapsed(), Instant::now(), chain.step());
             }
         }
     }
+    store.writer.finish()?;
     Ok(result_of(chain, times.into_times()))
 }
 
@@ -279,17 +288,27 @@ fn name_checkpoint(error: Error, folder: Option<&Path>, chain: u32) -> Error {
     }
 }
 
-/// Writes snapshots that are not on disk yet, then the checkpoint that lists them.
-fn save_chain(chain: &mut Chain, folder: &Path) -> Result<()> {
-    chain.settle()?;
-    let spec = chain.spec();
-    for snapshot in chain.snapshots() {
-        let path = snapshot_path(folder, spec.chain, snapshot.epoch);
-        if !path.exists() {
-            container::write_whole(&path, &snapshot_to_bytes(&spec.network, snapshot)?)?;
+/// Where the files of a chain go.
+struct Store {
+    writer: Writer,
+    /// Samples that have been given to it, or were on disk.
+    samples: usize,
+}
+
+impl Store {
+    /// Gives the writer the samples that it has not got yet, then the checkpoint that lists them.
+    fn save(&mut self, chain: &mut Chain, folder: &Path) -> Result<()> {
+        chain.settle()?;
+        let spec = chain.spec();
+        for snapshot in &chain.snapshots()[self.samples..] {
+            let path = snapshot_path(folder, spec.chain, snapshot.epoch);
+            let bytes = snapshot_to_bytes(&spec.network, snapshot)?;
+            self.writer.write(Job { path, bytes, keeps_previous: false })?;
         }
+        self.samples = chain.snapshots().len();
+        let path = checkpoint_path(folder, spec.chain);
+        self.writer.write(Job { path, bytes: chain.to_bytes()?, keeps_previous: true })
     }
-    container::write_keeping_previous(&checkpoint_path(folder, spec.chain), &chain.to_bytes()?)
 }
 
 /// A chain, and why samples of it could not be read.
