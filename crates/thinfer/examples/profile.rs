@@ -55,8 +55,8 @@ fn main() -> Result<(), Failure> {
         }
         let mut kinds: Vec<_> = kinds.into_iter().collect();
         kinds.sort_by(|a, b| b.1.0.total_cmp(&a.1.0));
-        for (name, (microseconds, count)) in kinds.iter().take(150) {
-            let each = microseconds / *count as f64;
+        for (name, (microseconds, count)) in kinds {
+            let each = microseconds / count as f64;
             println!("  {microseconds:9.1} µs {count:4} x {each:7.2}  {name}");
         }
         Ok(())

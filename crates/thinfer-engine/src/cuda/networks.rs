@@ -240,6 +240,22 @@ fn growing(widths: [usize; 3]) -> Built {
     classify(b, from, 5)
 }
 
+/// A block's branch, through so many channels and by this stride, put to the last channels of so many.
+fn last_channels(
+    b: &mut NetworkBuilder,
+    block: usize,
+    from: NodeId,
+    (through, stride): (usize, usize),
+    [adds, width]: [usize; 2],
+) -> Result<NodeId, EngineError> {
+    let h = b.conv2d(&format!("{block}.conv1"), from, through, Window::square(3, stride, 1))?;
+    let h = b.batch_norm(&format!("{block}.bn1"), h)?;
+    let h = b.relu(h)?;
+    let h = b.conv2d(&format!("{block}.conv2"), h, adds, Window::square(3, 1, 1))?;
+    let h = b.batch_norm(&format!("{block}.bn2"), h)?;
+    b.spread(h, ((width - adds) as u32..width as u32).collect(), width)
+}
+
 /// A residual stream of which blocks add to the last channels alone, as shrunk networks have it: the first to some that
 /// are there, the second to some of those and to new ones. The last sum has no ReLU.
 fn adding_last(width: usize, adds: usize, more: usize) -> Built {
@@ -249,12 +265,7 @@ fn adding_last(width: usize, adds: usize, more: usize) -> Built {
     let mut from = b.relu(h)?;
     for (block, [before, width]) in [[width, width], [width, width + more]].into_iter().enumerate()
     {
-        let h = b.conv2d(&format!("{block}.conv1"), from, 8, Window::square(3, 1, 1))?;
-        let h = b.batch_norm(&format!("{block}.bn1"), h)?;
-        let h = b.relu(h)?;
-        let h = b.conv2d(&format!("{block}.conv2"), h, adds, Window::square(3, 1, 1))?;
-        let h = b.batch_norm(&format!("{block}.bn2"), h)?;
-        let h = b.spread(h, ((width - adds) as u32..width as u32).collect(), width)?;
+        let h = last_channels(&mut b, block, from, (8, 1), [adds, width])?;
         let h = if block == 0 {
             b.add(h, from)?
         } else {
@@ -280,12 +291,7 @@ fn adding_last_to_shortcuts(width: usize, adds: usize) -> Built {
             b.batch_norm(&format!("{block}.downsample.1"), h)
         };
         let before = if block == 1 { Some(shortcut(&mut b)?) } else { None };
-        let h = b.conv2d(&format!("{block}.conv1"), from, 16, Window::square(3, 2, 1))?;
-        let h = b.batch_norm(&format!("{block}.bn1"), h)?;
-        let h = b.relu(h)?;
-        let h = b.conv2d(&format!("{block}.conv2"), h, adds, Window::square(3, 1, 1))?;
-        let h = b.batch_norm(&format!("{block}.bn2"), h)?;
-        let h = b.spread(h, ((width - adds) as u32..width as u32).collect(), width)?;
+        let h = last_channels(&mut b, block, from, (16, 2), [adds, width])?;
         let h = if let Some(shortcut) = before {
             b.add(shortcut, h)?
         } else {

@@ -99,6 +99,12 @@ impl Classifier {
 
     /// The same for the weights that a session trains.
     pub(crate) fn probabilities_in(&mut self, session: &Session) -> Result<Vec<f64>> {
+        if let Place::Cuda { inference, begun: begun @ true, .. } = &mut self.place {
+            *begun = false;
+            let mut table = vec![0.0; self.images.rows() * self.outputs];
+            add(&mut table, &inference.finish()?, self.outputs, 1);
+            return Ok(table);
+        }
         Ok(self.run(Weights::Trained(session), false)?.concat())
     }
 
@@ -135,10 +141,6 @@ impl Classifier {
                         add(&mut tables[at / share][first * outputs..], logits, outputs, share);
                     }
                 }
-            }
-            Place::Cuda { inference, begun: begun @ true, .. } => {
-                *begun = false;
-                add(&mut tables[0], &inference.finish()?, outputs, share);
             }
             Place::Cuda { inference, slots, .. } => {
                 if let Weights::Given(weights, stats) = weights {

@@ -1,5 +1,7 @@
 //! Which channels the smaller network has at every node.
 
+use std::cmp::Reverse;
+
 use thinfer_engine::{Network, NodeId, Op};
 
 use super::Layout;
@@ -99,19 +101,17 @@ impl Present {
     /// Puts the channels of a stream into the order in which its nodes get them, and of those that a node gets the ones
     /// last that the branch adds to which leaves out most, and so on.
     fn rank(&mut self, branches: &[Branch], reach: &Channels) {
-        let left_out =
-            |branch: &&Branch| count(&without(&self.nodes[branch.sum], &self.added(branch, reach)));
+        let added = |branch: &Branch| (branch.sum, self.added(branch, reach));
+        let mut added: Vec<(usize, Vec<bool>)> = branches.iter().map(added).collect();
+        added.sort_by_key(|(sum, added)| Reverse(count(&self.nodes[*sum]) - count(added)));
         let mut ranks = Vec::new();
         for at in 0..self.nodes.len() {
             let same: Vec<usize> = self.same(at).collect();
-            let mut here: Vec<&Branch> =
-                branches.iter().filter(|branch| same.contains(&branch.sum)).collect();
-            here.sort_by_key(|branch| std::cmp::Reverse(left_out(branch)));
-            let added: Vec<Vec<bool>> =
-                here.iter().map(|branch| self.added(branch, reach)).collect();
+            let here: Vec<&[bool]> =
+                added.iter().filter(|(sum, _)| same.contains(sum)).map(|(_, a)| &a[..]).collect();
             let first = |c: usize| same.iter().copied().find(|other| self.nodes[*other][c]);
             let rank = |c: usize| {
-                (first(c).unwrap_or(usize::MAX), added.iter().map(|added| added[c]).collect())
+                (first(c).unwrap_or(usize::MAX), here.iter().map(|added| added[c]).collect())
             };
             ranks.push((0..self.nodes[at].len()).map(rank).collect());
         }

@@ -8,8 +8,8 @@ use crate::cuda::dnn::Geometry;
 use crate::cuda::error::Named;
 use crate::error::EngineError;
 
-/// Columns of a tile, which are input channels unless it is swapped, of which the kernel knows these, and how long it
-/// takes beside one of 32: of 32 and of 64, three taps are one product (`results/bench`).
+/// Columns of a tile, which are input channels unless it is swapped, of which the kernel knows these, and what it
+/// counts beside one of 32: about the time that it took, so that the fastest come first (`results/bench`).
 const TILES: [(usize, f64); 4] = [(80, 3.05), (64, 1.9), (48, 1.65), (32, 1.0)];
 /// Its rows, which are output channels unless it is swapped.
 const OUT: usize = 64;
@@ -286,7 +286,7 @@ mod tests {
         }
     }
 
-    /// No tile is half empty where turning it helps, and those of which three taps are one product come first.
+    /// No tile is half empty where turning it helps.
     #[test]
     fn the_tiles_that_were_the_fastest_come_first() {
         let first = |inputs, outputs| Cut::all(&geometry(64, inputs, outputs, 32), 132)[0].name();
