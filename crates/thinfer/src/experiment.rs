@@ -238,8 +238,11 @@ pub fn build_method<'a>(
             // Where no hard threshold is given the paper's rule applies: λ₁ for both. A computed
             // λ₁ depends on the group's size; the first layer's inputs decide.
             let first = network.first_weight().map_or(1, |w| w.shape[0]);
-            let channels = (prune.rule != Rule::MeanSquare)
-                .then(|| Channels::new(network, prune.rule, prune.keep_norm));
+            let channels = (prune.rule != Rule::MeanSquare).then(|| {
+                Channels::new(network, prune.rule, prune.keep_norm)
+                    .in_multiples_of(prune.multiple)
+                    .weighed_by_work(prune.work_exponent)
+            });
             let hard_threshold = match prune.target {
                 Some(share) => {
                     let (warm_up, by) = (prune.warm_up_epochs, freeze_after_epochs);

@@ -179,7 +179,7 @@ proptest! {
     #[test]
     fn channels_are_pruned_by_their_range(
         outputs in 1usize..20, window in 1usize..4, inputs in 1usize..120, seed in 0u64..1000,
-        threshold in 0.0f64..3.0, absolute in any::<bool>(),
+        threshold in 0.0f64..3.0, absolute in any::<bool>(), multiple in 1usize..6,
     ) {
         let image = Shape { height: 3, width: 3, channels: inputs };
         let mut b = NetworkBuilder::image(image);
@@ -195,13 +195,15 @@ proptest! {
                 .map(|c| range(places(conv).filter(|p| pick(*p) == c).map(|p| weights[p.0]), rule))
                 .collect()
         };
+        // As many of the widest as fill up the last multiple, and one where none is wide enough.
         let wide = |spans: &[f32], threshold: f64| -> Vec<bool> {
-            let mut wide: Vec<bool> = spans.iter().map(|s| f64::from(*s) >= threshold).collect();
-            if !wide.contains(&true) {
-                let most = spans.iter().copied().fold(0.0, f32::max);
-                wide[spans.iter().position(|s| *s == most).unwrap()] = true;
-            }
-            wide
+            let wide = spans.iter().filter(|s| f64::from(**s) >= threshold).count();
+            let count = wide.next_multiple_of(multiple).clamp(1, spans.len());
+            let mut order: Vec<usize> = (0..spans.len()).collect();
+            order.sort_by(|a, b| spans[*b].total_cmp(&spans[*a]));
+            let mut kept = vec![false; spans.len()];
+            order[..count].iter().for_each(|at| kept[*at] = true);
+            kept
         };
         let [by_input, by_output] =
             [spans(inputs, |p| p.2), spans(outputs, |p| p.1)];
@@ -209,6 +211,7 @@ proptest! {
         let (keep_in, keep_out) = (wide(&by_input, threshold), wide(&by_output, threshold));
         let mut marks = vec![ALIVE; weights.len()];
         Channels::new(&network, rule, false)
+            .in_multiples_of(multiple)
             .prune(&weights, Goal::Threshold(threshold), false, &mut marks);
         for (at, o, i) in places(conv) {
             prop_assert_eq!(marks[at] & KEEP != 0, keep_in[i] && keep_out[o]);
@@ -285,10 +288,10 @@ proptest! {
     fn pruning_never_cuts_the_network(
         which in 0usize..3, widths in [1usize..6, 1usize..6, 1usize..6], seed in 0u64..1000,
         thresholds in prop::collection::vec(0.0f64..0.8, 1..4), regrow in any::<bool>(),
-        everything in any::<bool>(),
+        everything in any::<bool>(), multiple in 1usize..4,
     ) {
         let network = network(which, widths);
-        let channels = Channels::new(&network, Rule::Range, false);
+        let channels = Channels::new(&network, Rule::Range, false).in_multiples_of(multiple);
         let mut marks = vec![ALIVE; network.params().len()];
         let last = if everything { 1e9 } else { 0.0 };
         for (round, threshold) in thresholds.into_iter().chain([last]).enumerate() {
@@ -393,4 +396,141 @@ fn masks_are_the_same_for_any_number_of_threads() {
     let one = masks(1);
     assert!(one.iter().any(|m| m & SLAB == 0) && share(&one) >= 0.6);
     assert_eq!(one, masks(3));
+}
+
+/// Two convolutions with biases, the first over 36 pixels, the second over 9; four channels each.
+fn two_layers() -> (Network, [Param; 2]) {
+    let mut b = NetworkBuilder::image(IMAGE);
+    let mut at = b.conv2d("one", b.input(), 4, Window::square(3, 1, 1)).unwrap();
+    at = b.relu(at).unwrap();
+    at = b.conv2d("two", at, 4, Window::square(3, 2, 1)).unwrap();
+    at = b.relu(at).unwrap();
+    at = b.global_average_pool(at).unwrap();
+    let out = b.linear("fc", at, 2).unwrap();
+    let network = b.finish(out, Loss::cross_entropy()).unwrap();
+    let layers = ["one.weight", "two.weight"].map(|n| network.params().find(n).unwrap().clone());
+    (network, layers)
+}
+
+/// Weights whose range is `outputs[o]` in output channel o of the first layer, and that of the second layer's input
+/// channel i `inputs[i]`; everything else is wide.
+fn two_ranges(
+    network: &Network,
+    [one, two]: &[Param; 2],
+    outputs: [f32; 4],
+    inputs: [f32; 4],
+) -> Vec<f32> {
+    let mut weights = vec![1.0; network.params().len()];
+    for (which, (at, o, _)) in places(one).enumerate() {
+        weights[at] = if which % 2 == 0 { outputs[o] } else { 0.0 };
+    }
+    for (which, (at, _, i)) in places(two).enumerate() {
+        weights[at] = if (which / 4) % 2 == 0 { inputs[i] } else { 0.0 };
+    }
+    weights
+}
+
+fn live_channels([one, two]: &[Param; 2], marks: &[u8]) -> ([bool; 4], [bool; 4]) {
+    let (mut outputs, mut inputs) = ([false; 4], [false; 4]);
+    places(one).for_each(|(at, o, _)| outputs[o] |= marks[at] & KEEP != 0);
+    places(two).for_each(|(at, _, i)| inputs[i] |= marks[at] & KEEP != 0);
+    (outputs, inputs)
+}
+
+/// In multiples of two: of three narrow outputs two go, and with them the inputs that read them, wide as
+/// they are, while the narrow ones that are fed stay.
+#[test]
+fn what_nothing_feeds_goes_before_what_is_narrow() {
+    let (network, layers) = two_layers();
+    let weights = two_ranges(&network, &layers, [0.1, 0.3, 9.0, 0.2], [9.0, 0.1, 0.1, 9.0]);
+    let mut marks = vec![ALIVE; weights.len()];
+    Channels::new(&network, Rule::Range, false).in_multiples_of(2).prune(
+        &weights,
+        Goal::Threshold(0.5),
+        false,
+        &mut marks,
+    );
+    let (outputs, inputs) = live_channels(&layers, &marks);
+    assert_eq!(outputs, [false, true, true, false]);
+    // None of the fed inputs is wide enough, so one of them stays, to keep the layers connected.
+    assert_eq!(inputs, [false, true, false, false]);
+    let weights = two_ranges(&network, &layers, [0.1, 0.3, 9.0, 0.2], [9.0, 0.1, 1.0, 9.0]);
+    let mut marks = vec![ALIVE; weights.len()];
+    Channels::new(&network, Rule::Range, false).in_multiples_of(2).prune(
+        &weights,
+        Goal::Threshold(0.5),
+        false,
+        &mut marks,
+    );
+    assert_eq!(live_channels(&layers, &marks).1, [false, true, true, false]);
+}
+
+/// At exponent x a layer whose weights are used four times as often has 4^x times the threshold.
+#[test]
+fn work_raises_the_threshold_where_weights_are_used_more_often() {
+    let (network, layers) = two_layers();
+    let ranges = [0.6, 1.0, 1.4, 9.0];
+    let weights = two_ranges(&network, &layers, ranges, ranges);
+    // 108 weights are used 36 times and 144 nine times: 20.57 on average, so thresholds of 1 become
+    // (36 / 20.57)^0.5 = 1.32 and (9 / 20.57)^0.5 = 0.66.
+    for (exponent, outputs, inputs) in [
+        (0.0, [false, true, true, true], [false, true, true, true]),
+        (0.5, [false, false, true, true], [false, true, true, true]),
+        (1.0, [false, false, false, true], [true, true, true, true]),
+    ] {
+        let mut marks = vec![ALIVE; weights.len()];
+        Channels::new(&network, Rule::Range, false).weighed_by_work(exponent).prune(
+            &weights,
+            Goal::Threshold(1.0),
+            false,
+            &mut marks,
+        );
+        assert_eq!(live_channels(&layers, &marks), (outputs, inputs), "exponent {exponent}");
+    }
+}
+
+/// A stem of eight channels to which a block adds, each with given ranges of its outputs; everything else is wide.
+fn stream_of_two(stem: [f32; 8], block: [f32; 8]) -> (Network, Vec<f32>) {
+    let network = residual([8, 8, 8]);
+    let mut weights = vec![0.0; network.params().len()];
+    for param in network.params().iter().filter(|p| p.role.is_weight()) {
+        for (which, (at, o, _)) in places(param).enumerate() {
+            let range = match &param.name[..] {
+                "stem.weight" => stem[o],
+                "one.conv2.weight" => block[o],
+                _ => 9.0,
+            };
+            // Both halves of a channel's kernels have both ends of the range, whichever side is looked at.
+            weights[at] = if (which / 3) % 2 == 0 { range } else { 0.0 };
+        }
+    }
+    (network, weights)
+}
+
+/// Which output channels of the stem and of the block are left in multiples of four.
+fn left_of_stream(stem: [f32; 8], block: [f32; 8]) -> [Vec<usize>; 2] {
+    let (network, weights) = stream_of_two(stem, block);
+    let mut marks = vec![ALIVE; weights.len()];
+    Channels::new(&network, Rule::Range, false).in_multiples_of(4).prune(
+        &weights,
+        Goal::Threshold(1.0),
+        false,
+        &mut marks,
+    );
+    ["stem.weight", "one.conv2.weight"].map(|name| {
+        let param = network.params().find(name).unwrap();
+        (0..8).filter(|o| !output_is_dead(param, &marks, *o)).collect()
+    })
+}
+
+/// Six channels are wide in stem or block, so the stream keeps four, and neither layer fills up with others.
+#[test]
+fn a_stream_keeps_the_multiple_that_is_nearest() {
+    let stem = [9.0, 8.0, 0.5, 0.4, 2.0, 0.3, 0.2, 0.1];
+    let block = [0.1, 7.0, 6.0, 5.0, 0.2, 1.5, 0.3, 0.4];
+    assert_eq!(left_of_stream(stem, block), [vec![0, 1, 2, 3], vec![0, 1, 2, 3]]);
+    // With a seventh it keeps all eight; each layer keeps its widest, in fours.
+    let mut wider = block;
+    wider[7] = 1.4;
+    assert_eq!(left_of_stream(stem, wider), [vec![0, 1, 2, 4], (0..8).collect()]);
 }

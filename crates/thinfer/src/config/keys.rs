@@ -306,6 +306,16 @@ const PLAIN: &[Key] = &[
         "whether a pruned channel keeps its norm scale and shift, as in the authors' program",
     ),
     key(
+        "prune.multiple",
+        Kind::Integer(1, 1024),
+        "channels of a layer are pruned so many at a time (range rules)",
+    ),
+    key(
+        "prune.work_exponent",
+        Kind::Number(0.0, 1.0),
+        "how much more is pruned where weights cost more multiply-adds (range rules); 0: one threshold for all",
+    ),
+    key(
         "prune.shrink",
         Kind::Choice(&["where-it-pays", "always", "never"]),
         "when training goes on with a smaller network, where pruning is for good",

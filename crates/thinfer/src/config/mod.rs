@@ -241,6 +241,10 @@ pub struct PruneConfig {
     pub rate: f64,
     pub dense_layers: Vec<String>,
     pub keep_norm: bool,
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub multiple: usize,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub work_exponent: f64,
     pub shrink: Shrinking,
     pub warm_up_epochs: usize,
     pub freeze_after_epochs: Option<usize>,
@@ -248,6 +252,22 @@ pub struct PruneConfig {
     #[serde(default, skip_serializing_if = "AfterFreeze::is_em")]
     pub after_freeze: AfterFreeze,
     pub cadence: Cadence,
+}
+
+// Keys that came later are left out of a file where they have their default, so that older runs stay readable.
+
+fn one() -> usize {
+    1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "what serde calls")]
+fn is_one(multiple: &usize) -> bool {
+    *multiple == 1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "what serde calls")]
+fn is_zero(exponent: &f64) -> bool {
+    *exponent == 0.0
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -535,6 +555,18 @@ impl Config {
                 "prune.rule",
                 "compares the channels of image networks; use \"mean-square\" for a table",
             ));
+        }
+        let of_ranges = [
+            ("prune.multiple", prune.multiple > 1),
+            ("prune.work_exponent", prune.work_exponent > 0.0),
+        ];
+        for (key, given) in of_ranges {
+            if given && prune.rule == Rule::MeanSquare {
+                return Err(Error::config(
+                    key,
+                    "is about channels, and prune.rule = \"mean-square\" prunes groups of weights; leave it out, or prune image networks by \"range\"",
+                ));
+            }
         }
         Ok(())
     }

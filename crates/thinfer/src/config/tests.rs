@@ -66,6 +66,9 @@ fn settings_that_contradict_each_other_are_refused() {
     let both = ["prune.freeze_after_epochs=9", "prune.freeze_after_cycles=1"];
     assert!(problem("", &both).contains("give one of them"));
     assert!(problem("", &["prune.rule=range"]).contains("image networks"));
+    for key in ["prune.multiple=16", "prune.work_exponent=0.1"] {
+        assert!(problem("", &[key]).contains("prunes groups of weights"));
+    }
 }
 
 #[test]

@@ -53,6 +53,8 @@ pub const METHODS: &[Entry] = &[
             "prune.hard_threshold",
             "prune.target",
             "prune.keep_norm",
+            "prune.multiple",
+            "prune.work_exponent",
             "prune.warm_up_epochs",
             "prune.freeze_after_epochs",
             "prune.freeze_after_cycles",

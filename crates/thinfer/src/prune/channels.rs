@@ -17,6 +17,10 @@ pub struct Channels {
     layers: Vec<Layer>,
     norms: Vec<Norm>,
     keep_norm: bool,
+    /// Layers whose outputs are added to each other, channel by channel; only where there are several.
+    streams: Vec<Vec<usize>>,
+    /// Channels of a layer go so many at a time.
+    multiple: usize,
     /// Parameters of the network, pruned or not.
     parameters: usize,
 }
@@ -33,6 +37,10 @@ struct Layer {
     bias: Option<usize>,
     reads: Sources,
     readers: Vec<usize>,
+    /// How often each weight is used for an image.
+    uses: usize,
+    /// What its ranges are multiplied by before they are compared.
+    scale: f32,
     /// The layer that gives the network's output is never pruned.
     prunable: bool,
 }
@@ -161,6 +169,8 @@ impl Channels {
                         bias: bias.map(|b| params[b].offset),
                         reads,
                         readers: Vec::new(),
+                        uses: node.shape.height * node.shape.width,
+                        scale: 1.0,
                         prunable: last != Some(weight),
                     });
                     sources.push(Sources { data: false, layers: vec![number] });
@@ -178,7 +188,39 @@ impl Channels {
                 _ => sources.push(reads),
             }
         }
-        Self { rule, layers, norms, keep_norm, parameters: params.len() }
+        let streams = streams(layers.iter().map(|layer| &layer.reads));
+        let parameters = params.len();
+        Self { rule, layers, norms, keep_norm, streams, multiple: 1, parameters }
+    }
+
+    /// The same channels, of which those of a layer go `multiple` at a time: what stays is filled up
+    /// to a multiple with the widest of those below the threshold. A channel that nothing feeds or
+    /// nothing reads is below any threshold, and so is one of a residual stream that is not among its
+    /// widest, as many as the multiple that is nearest to those above the threshold.
+    ///
+    /// Deviation: neither paper nor program has this; a device computes with full multiples anyway.
+    pub fn in_multiples_of(mut self, multiple: usize) -> Self {
+        self.multiple = multiple.max(1);
+        self
+    }
+
+    /// The same channels, with ranges weighed by what they cost: the range of a channel is compared with
+    ///
+    /// λ₂ · (u / ū)^exponent,
+    ///
+    /// where u is how often a weight of the layer is used for an image, and ū its mean over all weights
+    /// that can be pruned.
+    ///
+    /// Deviation: in paper and program λ₂ is the same for all layers, which is exponent 0.
+    pub fn weighed_by_work(mut self, exponent: f64) -> Self {
+        let prunable = || self.layers.iter().filter(|layer| layer.prunable);
+        let weights: usize = prunable().map(Layer::len).sum();
+        let work: usize = prunable().map(|layer| layer.len() * layer.uses).sum();
+        let mean = work as f64 / weights as f64;
+        for layer in &mut self.layers {
+            layer.scale = (mean / layer.uses as f64).powf(exponent) as f32;
+        }
+        self
     }
 
     /// Parameters that can be pruned at most, all but what keeps the network connected.
@@ -283,8 +325,10 @@ impl Channels {
                 low.iter_mut().zip(part.low).for_each(|(a, b)| *a = a.min(b));
             }
         }
-        for (spans, low) in spans.iter_mut().zip(lows) {
+        for ((spans, low), layer) in spans.iter_mut().zip(lows).zip(&self.layers) {
             spans.inputs.iter_mut().zip(low).for_each(|(high, low)| *high -= low);
+            let all = spans.inputs.iter_mut().chain(&mut spans.outputs);
+            all.for_each(|span| *span *= layer.scale);
         }
         spans
     }
@@ -299,23 +343,28 @@ impl Channels {
     /// Deviation: neither paper nor program keeps a layer from dying.
     fn thin(&self, spans: &[Spans], before: &[Live], threshold: f64) -> Vec<Live> {
         let mut now = before.to_vec();
+        if threshold <= 0.0 {
+            return now;
+        }
+        let outside = self.outside(spans, before, threshold);
         for (number, layer) in self.layers.iter().enumerate() {
             if !layer.prunable {
                 continue;
             }
             let (spans, before_this) = (&spans[number], &before[number]);
-            let wide = |(before, span): (&bool, &f32)| *before && f64::from(*span) >= threshold;
-            let mut inputs: Vec<bool> =
-                before_this.inputs.iter().zip(&spans.inputs).map(wide).collect();
             let fed = |input: usize| layer.reads.carries(&now, input % layer.channels);
+            let mut inputs = self.wide(&spans.inputs, &before_this.inputs, threshold, fed);
             if !(0..layer.inputs).any(|input| inputs[input] && fed(input)) {
                 let could = |input: usize| before_this.inputs[input] && fed(input);
                 if let Some(input) = widest(&spans.inputs, could) {
                     inputs[input] = true;
                 }
             }
-            let outputs: Vec<bool> =
-                before_this.outputs.iter().zip(&spans.outputs).map(wide).collect();
+            let outside = outside[number].as_deref();
+            let read = |output: usize| {
+                self.is_read(layer, before, output) && outside.is_none_or(|o| !o[output])
+            };
+            let outputs = self.wide(&spans.outputs, &before_this.outputs, threshold, read);
             now[number] = Live { inputs, outputs };
             for &reader in &layer.readers {
                 let (reader, reads) = (&self.layers[reader], &before[reader].inputs);
@@ -338,6 +387,61 @@ impl Channels {
             }
         }
         now
+    }
+
+    /// Of one side of a layer, the channels that stay at a threshold, out of those that were kept
+    /// `before`. Where they go in multiples, those that are not `used` go as well.
+    fn wide(
+        &self,
+        spans: &[f32],
+        before: &[bool],
+        threshold: f64,
+        used: impl Fn(usize) -> bool,
+    ) -> Vec<bool> {
+        let wide = |at: usize| f64::from(spans[at]) >= threshold;
+        if self.multiple == 1 {
+            return (0..spans.len()).map(|at| before[at] && wide(at)).collect();
+        }
+        let mut live: Vec<usize> = (0..spans.len()).filter(|at| before[*at] && used(*at)).collect();
+        let count = live.iter().filter(|at| wide(**at)).count().next_multiple_of(self.multiple);
+        live.sort_by(|&a, &b| spans[b].total_cmp(&spans[a]));
+        let mut kept = vec![false; spans.len()];
+        live.iter().take(count).for_each(|at| kept[*at] = true);
+        kept
+    }
+
+    /// For each layer of a residual stream, the channels that the stream is to lose: it keeps the
+    /// widest, as many as the multiple nearest to those that are wide enough in one of its layers.
+    fn outside(&self, spans: &[Spans], before: &[Live], threshold: f64) -> Vec<Option<Vec<bool>>> {
+        let mut outside = vec![None; self.layers.len()];
+        for stream in self.streams.iter().filter(|_| self.multiple > 1) {
+            let channels = self.layers[stream[0]].outputs;
+            let widest = |c: usize| {
+                let live = stream.iter().filter(|layer| before[**layer].outputs[c]);
+                live.map(|layer| spans[*layer].outputs[c]).reduce(f32::max)
+            };
+            let mut live: Vec<(usize, f32)> =
+                (0..channels).filter_map(|c| Some((c, widest(c)?))).collect();
+            let wide = live.iter().filter(|(_, span)| f64::from(*span) >= threshold).count();
+            // Half a multiple is rounded down.
+            let count = (wide + (self.multiple - 1) / 2) / self.multiple * self.multiple;
+            live.sort_by(|a, b| b.1.total_cmp(&a.1));
+            let mut lost = vec![false; channels];
+            live.iter().skip(count.max(self.multiple)).for_each(|(c, _)| lost[*c] = true);
+            stream.iter().for_each(|layer| outside[*layer] = Some(lost.clone()));
+        }
+        outside
+    }
+
+    /// Whether any layer reads an output channel of `layer`, where these channels are kept. The
+    /// network's output is read in any case.
+    fn is_read(&self, layer: &Layer, live: &[Live], output: usize) -> bool {
+        layer.readers.is_empty()
+            || layer.readers.iter().any(|&number| {
+                let reader = &self.layers[number];
+                let mut inputs = (output..reader.inputs).step_by(reader.channels);
+                inputs.any(|input| live[number].inputs[input])
+            })
     }
 
     /// The smallest threshold at which at least `share` of all parameters are pruned, or the largest
@@ -382,6 +486,23 @@ impl Channels {
         }
         pruned
     }
+}
+
+/// The layers whose outputs are added to each other, of what all layers read; none of them where the data is added as well.
+fn streams<'a>(reads: impl Iterator<Item = &'a Sources>) -> Vec<Vec<usize>> {
+    let mut streams: Vec<Sources> = Vec::new();
+    for reads in reads.filter(|reads| reads.layers.len() > 1) {
+        let mut joined = reads.clone();
+        streams.retain(|stream| {
+            let apart = stream.layers.iter().all(|layer| !reads.layers.contains(layer));
+            if !apart {
+                joined.join(stream);
+            }
+            apart
+        });
+        streams.push(joined);
+    }
+    streams.into_iter().filter(|stream| !stream.data).map(|stream| stream.layers).collect()
 }
 
 /// The widest of the channels that `could` names; the first of equals.
