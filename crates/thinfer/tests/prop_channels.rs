@@ -412,65 +412,56 @@ fn two_layers() -> (Network, [Param; 2]) {
     (network, layers)
 }
 
-/// Weights whose range is `outputs[o]` in output channel o of the first layer, and that of the second layer's input
-/// channel i `inputs[i]`; everything else is wide.
-fn two_ranges(
-    network: &Network,
-    [one, two]: &[Param; 2],
-    outputs: [f32; 4],
-    inputs: [f32; 4],
-) -> Vec<f32> {
+/// Weights whose ranges are the first given ones in the output channels of the first layer, and the second ones in the
+/// input channels of the second layer; everything else is wide.
+fn two_ranges(network: &Network, [one, two]: &[Param; 2], ranges: [[f32; 4]; 2]) -> Vec<f32> {
     let mut weights = vec![1.0; network.params().len()];
     for (which, (at, o, _)) in places(one).enumerate() {
-        weights[at] = if which % 2 == 0 { outputs[o] } else { 0.0 };
+        weights[at] = if which % 2 == 0 { ranges[0][o] } else { 0.0 };
     }
     for (which, (at, _, i)) in places(two).enumerate() {
-        weights[at] = if (which / 4) % 2 == 0 { inputs[i] } else { 0.0 };
+        weights[at] = if (which / 4) % 2 == 0 { ranges[1][i] } else { 0.0 };
     }
     weights
 }
 
-fn live_channels([one, two]: &[Param; 2], marks: &[u8]) -> ([bool; 4], [bool; 4]) {
-    let (mut outputs, mut inputs) = ([false; 4], [false; 4]);
-    places(one).for_each(|(at, o, _)| outputs[o] |= marks[at] & KEEP != 0);
-    places(two).for_each(|(at, _, i)| inputs[i] |= marks[at] & KEEP != 0);
-    (outputs, inputs)
+/// What is left of the first layer's outputs and of the second one's inputs at a threshold.
+fn left_at(
+    threshold: f64,
+    ranges: [[f32; 4]; 2],
+    of: impl Fn(Channels) -> Channels,
+) -> [[bool; 4]; 2] {
+    let (network, layers) = two_layers();
+    let weights = two_ranges(&network, &layers, ranges);
+    let mut marks = vec![ALIVE; weights.len()];
+    of(Channels::new(&network, Rule::Range, false)).prune(
+        &weights,
+        Goal::Threshold(threshold),
+        false,
+        &mut marks,
+    );
+    let mut left = [[false; 4]; 2];
+    places(&layers[0]).for_each(|(at, o, _)| left[0][o] |= marks[at] & KEEP != 0);
+    places(&layers[1]).for_each(|(at, _, i)| left[1][i] |= marks[at] & KEEP != 0);
+    left
 }
 
 /// In multiples of two: of three narrow outputs two go, and with them the inputs that read them, wide as
 /// they are, while the narrow ones that are fed stay.
 #[test]
 fn what_nothing_feeds_goes_before_what_is_narrow() {
-    let (network, layers) = two_layers();
-    let weights = two_ranges(&network, &layers, [0.1, 0.3, 9.0, 0.2], [9.0, 0.1, 0.1, 9.0]);
-    let mut marks = vec![ALIVE; weights.len()];
-    Channels::new(&network, Rule::Range, false).in_multiples_of(2).prune(
-        &weights,
-        Goal::Threshold(0.5),
-        false,
-        &mut marks,
-    );
-    let (outputs, inputs) = live_channels(&layers, &marks);
-    assert_eq!(outputs, [false, true, true, false]);
+    let (outputs, in_pairs) =
+        ([0.1, 0.3, 9.0, 0.2], |channels: Channels| channels.in_multiples_of(2));
+    let left = left_at(0.5, [outputs, [9.0, 0.1, 1.0, 9.0]], in_pairs);
+    assert_eq!(left, [[false, true, true, false]; 2]);
     // None of the fed inputs is wide enough, so one of them stays, to keep the layers connected.
-    assert_eq!(inputs, [false, true, false, false]);
-    let weights = two_ranges(&network, &layers, [0.1, 0.3, 9.0, 0.2], [9.0, 0.1, 1.0, 9.0]);
-    let mut marks = vec![ALIVE; weights.len()];
-    Channels::new(&network, Rule::Range, false).in_multiples_of(2).prune(
-        &weights,
-        Goal::Threshold(0.5),
-        false,
-        &mut marks,
-    );
-    assert_eq!(live_channels(&layers, &marks).1, [false, true, true, false]);
+    let left = left_at(0.5, [outputs, [9.0, 0.1, 0.1, 9.0]], in_pairs);
+    assert_eq!(left, [[false, true, true, false], [false, true, false, false]]);
 }
 
 /// At exponent x a layer whose weights are used four times as often has 4^x times the threshold.
 #[test]
 fn work_raises_the_threshold_where_weights_are_used_more_often() {
-    let (network, layers) = two_layers();
-    let ranges = [0.6, 1.0, 1.4, 9.0];
-    let weights = two_ranges(&network, &layers, ranges, ranges);
     // 108 weights are used 36 times and 144 nine times: 20.57 on average, so thresholds of 1 become
     // (36 / 20.57)^0.5 = 1.32 and (9 / 20.57)^0.5 = 0.66.
     for (exponent, outputs, inputs) in [
@@ -478,14 +469,9 @@ fn work_raises_the_threshold_where_weights_are_used_more_often() {
         (0.5, [false, false, true, true], [false, true, true, true]),
         (1.0, [false, false, false, true], [true, true, true, true]),
     ] {
-        let mut marks = vec![ALIVE; weights.len()];
-        Channels::new(&network, Rule::Range, false).weighed_by_work(exponent).prune(
-            &weights,
-            Goal::Threshold(1.0),
-            false,
-            &mut marks,
-        );
-        assert_eq!(live_channels(&layers, &marks), (outputs, inputs), "exponent {exponent}");
+        let ranges = [[0.6, 1.0, 1.4, 9.0]; 2];
+        let left = left_at(1.0, ranges, |channels| channels.weighed_by_work(exponent));
+        assert_eq!(left, [outputs, inputs], "exponent {exponent}");
     }
 }
 

@@ -4,6 +4,7 @@ use crate::ops::lanes::{LANES, Lanes, Work, with_lanes};
 use crate::ops::loss::{self, Loss, Scale};
 use crate::ops::{add, relu, tanh};
 use crate::real::Real;
+use crate::vectorize;
 
 /// Rows of a block: they lie side by side, so a vector holds one unit of many rows.
 const ROWS: usize = 128;
@@ -115,12 +116,24 @@ impl<T: Real> Exec<T> {
 
     /// Turns a block of rows; rows that are missing are zero.
     fn load(&mut self, data: &Dataset, rows: &[u32], targets: bool) {
-        for (r, &row) in rows.iter().enumerate() {
-            for (unit, value) in self.values[0].iter_mut().zip(data.input(row as usize)) {
-                unit[r] = T::of_single(*value);
-            }
+        let (inputs, columns) = (data.inputs(), data.columns());
+        let mut starts = [0; ROWS];
+        starts.iter_mut().zip(rows).for_each(|(start, &row)| *start = row as usize * columns);
+        let most = starts.iter().fold(0, |most, start| most.max(*start));
+        assert!(most + columns <= inputs.len(), "rows are checked before");
+        for (column, unit) in self.values[0].iter_mut().enumerate().take(columns) {
+            let (there, missing) = unit.split_at_mut(rows.len());
+            vectorize(
+                #[inline(always)]
+                || {
+                    for (to, start) in there.iter_mut().zip(&starts) {
+                        // SAFETY: a row of `columns` numbers begins there, as was just seen of the last one.
+                        *to = T::of_single(unsafe { *inputs.get_unchecked(start + column) });
+                    }
+                },
+            );
+            missing.fill(T::ZERO);
         }
-        self.values[0].iter_mut().for_each(|unit| unit[rows.len()..].fill(T::ZERO));
         if targets {
             let width = data.target_columns();
             let all = data.targets();
@@ -174,8 +187,12 @@ impl<T: Real> Exec<T> {
         let outputs = self.network.output_len();
         // Nothing reads the slope of the input.
         self.slopes.iter_mut().skip(1).for_each(|units| units.fill([T::ZERO; ROWS]));
-        for (row, d) in self.doutput.chunks_exact(outputs).take(rows).enumerate() {
-            self.slopes[out].iter_mut().zip(d).for_each(|(unit, d)| unit[row] = *d);
+        if let [unit] = &mut self.slopes[out][..] {
+            unit[..rows].copy_from_slice(&self.doutput[..rows]);
+        } else {
+            for (row, d) in self.doutput.chunks_exact(outputs).take(rows).enumerate() {
+                self.slopes[out].iter_mut().zip(d).for_each(|(unit, d)| unit[row] = *d);
+            }
         }
         let params = self.network.params();
         let network = &self.network;

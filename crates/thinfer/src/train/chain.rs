@@ -15,6 +15,7 @@ use super::cut::{Ahead, Cut, Shrinking};
 use super::device::{self, CudaChain, OnCuda};
 use super::examples::{Examples, image_rows};
 use super::freeze::{Freezing, Held, frozen_share};
+use super::shuffle::Shuffle;
 use super::stepper::Stepper;
 use super::trace::Trace;
 use crate::data::images::Speed;
@@ -111,7 +112,7 @@ pub struct Chain {
     /// Scores test images; made when first needed.
     judge: Option<Classifier>,
     step: u64,
-    order: Vec<u32>,
+    shuffle: Shuffle,
     loss_sum: f64,
     /// The largest mean loss of an epoch since the last record, if any ended.
     largest_loss: Option<f64>,
@@ -140,7 +141,7 @@ impl Chain {
             cycle_end: Vec::new(),
             judge: None,
             step: 0,
-            order: Vec::new(),
+            shuffle: Shuffle::default(),
             loss_sum: 0.0,
             largest_loss: None,
             clipped_steps: 0,
@@ -254,10 +255,9 @@ impl Chain {
             self.stepper = Some(Stepper::new(&spec.network, spec.batch, cut, held, &self.arena)?);
         }
         let Some(stepper) = &mut self.stepper else { return Ok(()) };
-        if batch == 0 || self.order.is_empty() {
-            // Also after a resume in the middle of an epoch: both follow from step and masks.
-            let key = Key::new(self.spec.seed, self.spec.chain, Stream::Shuffle);
-            self.order = key.permutation(epoch as u64, data.rows());
+        let key = Key::new(self.spec.seed, self.spec.chain, Stream::Shuffle);
+        // Also after a resume in the middle of an epoch: order and columns follow from step and masks.
+        if self.shuffle.begins(epoch) {
             let only_masks = self.spec.shrink == Shrinking::Never && method.drops_for_good(epoch);
             if let (Examples::Table(_), true) =
                 (data, method.masks() && stepper.is_whole() && !only_masks)
@@ -266,7 +266,8 @@ impl Chain {
             }
         }
         let first = batch * self.spec.batch;
-        let rows = &self.order[first..(first + self.spec.batch).min(self.order.len())];
+        let order = self.shuffle.of(key, epoch, data.rows());
+        let rows = &order[first..(first + self.spec.batch).min(order.len())];
         let (made, numbers);
         let (table, rows) = match data {
             Examples::Table(data) => (data, rows),

@@ -10,6 +10,7 @@ mod examples;
 mod freeze;
 mod part;
 mod run;
+mod shuffle;
 mod stepper;
 mod times;
 mod trace;
