@@ -398,7 +398,7 @@ fn masks_are_the_same_for_any_number_of_threads() {
     assert_eq!(one, masks(3));
 }
 
-/// Two convolutions with biases, the first over 36 pixels, the second over 9; four channels each.
+/// Two convolutions, the first over 36 pixels, the second over 9; four channels each.
 fn two_layers() -> (Network, [Param; 2]) {
     let mut b = NetworkBuilder::image(IMAGE);
     let mut at = b.conv2d("one", b.input(), 4, Window::square(3, 1, 1)).unwrap();

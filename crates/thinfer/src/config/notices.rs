@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use toml::{Table, Value};
 
-use super::{Cadence, Config, DataKind, MethodKind};
+use super::{Config, DataKind, MethodKind};
+use crate::methods::em_mcmc::Cadence;
 use crate::train::Shrinking;
 
 impl Config {

@@ -84,6 +84,11 @@ impl Layer {
         Live { inputs: vec![true; self.inputs], outputs: vec![true; self.outputs] }
     }
 
+    /// Whether it reads a channel, where these inputs are kept.
+    fn reads_of(&self, inputs: &[bool], channel: usize) -> bool {
+        (channel..self.inputs).step_by(self.channels).any(|input| inputs[input])
+    }
+
     /// What the marks say. The mask is a product of channels, so one kept weight shows all of it.
     fn live(&self, marks: &[u8]) -> Live {
         if !self.prunable {
@@ -360,9 +365,12 @@ impl Channels {
                     inputs[input] = true;
                 }
             }
-            let outside = outside[number].as_deref();
             let read = |output: usize| {
-                self.is_read(layer, before, output) && outside.is_none_or(|o| !o[output])
+                let mut readers = layer.readers.iter();
+                // Without readers it is part of the network's output.
+                (layer.readers.is_empty()
+                    || readers.any(|&r| self.layers[r].reads_of(&before[r].inputs, output)))
+                    && outside[number].get(output) != Some(&true)
             };
             let outputs = self.wide(&spans.outputs, &before_this.outputs, threshold, read);
             now[number] = Live { inputs, outputs };
@@ -372,10 +380,8 @@ impl Channels {
                 if (0..reader.inputs).any(|input| reads[input] && fed(input)) {
                     continue;
                 }
-                let read = |output: usize| {
-                    (output..reader.inputs).step_by(reader.channels).any(|input| reads[input])
-                };
-                let could = |output: usize| before_this.outputs[output] && read(output);
+                let could =
+                    |output: usize| before_this.outputs[output] && reader.reads_of(reads, output);
                 if let Some(output) = widest(&spans.outputs, could) {
                     now[number].outputs[output] = true;
                 }
@@ -412,9 +418,12 @@ impl Channels {
 
     /// For each layer of a residual stream, the channels that the stream is to lose: it keeps the
     /// widest, as many as the multiple nearest to those that are wide enough in one of its layers.
-    fn outside(&self, spans: &[Spans], before: &[Live], threshold: f64) -> Vec<Option<Vec<bool>>> {
-        let mut outside = vec![None; self.layers.len()];
-        for stream in self.streams.iter().filter(|_| self.multiple > 1) {
+    fn outside(&self, spans: &[Spans], before: &[Live], threshold: f64) -> Vec<Vec<bool>> {
+        let mut outside = vec![Vec::new(); self.layers.len()];
+        if self.multiple == 1 {
+            return outside;
+        }
+        for stream in &self.streams {
             let channels = self.layers[stream[0]].outputs;
             let widest = |c: usize| {
                 let live = stream.iter().filter(|layer| before[**layer].outputs[c]);
@@ -428,20 +437,9 @@ impl Channels {
             live.sort_by(|a, b| b.1.total_cmp(&a.1));
             let mut lost = vec![false; channels];
             live.iter().skip(count.max(self.multiple)).for_each(|(c, _)| lost[*c] = true);
-            stream.iter().for_each(|layer| outside[*layer] = Some(lost.clone()));
+            stream.iter().for_each(|layer| outside[*layer].clone_from(&lost));
         }
         outside
-    }
-
-    /// Whether any layer reads an output channel of `layer`, where these channels are kept. The
-    /// network's output is read in any case.
-    fn is_read(&self, layer: &Layer, live: &[Live], output: usize) -> bool {
-        layer.readers.is_empty()
-            || layer.readers.iter().any(|&number| {
-                let reader = &self.layers[number];
-                let mut inputs = (output..reader.inputs).step_by(reader.channels);
-                inputs.any(|input| live[number].inputs[input])
-            })
     }
 
     /// The smallest threshold at which at least `share` of all parameters are pruned, or the largest
