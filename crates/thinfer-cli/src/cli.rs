@@ -29,7 +29,7 @@ pub(crate) struct Cli {
 /// What every command takes.
 #[derive(Args, Clone, Copy)]
 pub(crate) struct Flags {
-    /// Only results and errors, no progress or notices
+    /// Only results, warnings and errors
     #[arg(short, long, global = true, display_order = 100)]
     pub(crate) quiet: bool,
     /// Print the result as one JSON object

@@ -47,6 +47,12 @@ impl Context {
         }
     }
 
+    /// Says something on stderr without which the result is read wrongly, also when it is to be quiet.
+    #[expect(clippy::unused_self, reason = "beside `notice`, which asks how to talk")]
+    pub(crate) fn warning(&self, text: &str) {
+        to_stderr(&format!("{} {text}", colored("warning:", "33")));
+    }
+
     /// Prints a result: `json` with `--json`, the text otherwise.
     pub(crate) fn result(&self, json: &Value, text: impl FnOnce() -> String) -> anyhow::Result<()> {
         let text = if self.flags.json { json.to_string() } else { text() };
@@ -60,6 +66,10 @@ impl Observer for Context {
 
     fn notice(&self, text: &str) {
         Context::notice(self, text);
+    }
+
+    fn warning(&self, text: &str) {
+        Context::warning(self, text);
     }
 }
 

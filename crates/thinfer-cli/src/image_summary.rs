@@ -23,7 +23,7 @@ pub(crate) fn to_text(
         snapshots(evaluation),
         foreign(&evaluation.foreign),
         facts(evaluation, trained),
-        incidents(&evaluation.behaviour, (evaluation.classes.len() as f64).ln(), method),
+        incidents(&evaluation.behaviour, evaluation.classes.len(), method),
     ];
     parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n")
 }

@@ -1,4 +1,5 @@
-//! Ctrl-C and SIGTERM: the first asks the run to stop after its step, the second ends it at once.
+//! Ctrl-C, SIGTERM and SIGHUP: the first asks the run to stop after its step, the second ends it at
+//! once. A signal that was ignored when the program started, as under `nohup`, stays ignored.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -6,6 +7,7 @@ use anyhow::Context as _;
 use thinfer::Error;
 
 use crate::context::{Context, to_stderr};
+use crate::signals;
 
 /// Set when the run is to stop.
 static STOP: AtomicBool = AtomicBool::new(false);
@@ -14,7 +16,7 @@ static STOP: AtomicBool = AtomicBool::new(false);
 /// ask for it; all others end at the first signal. To be called once.
 pub(crate) fn stop_flag(context: &Context) -> anyhow::Result<&'static AtomicBool> {
     let quiet = context.quiet();
-    ctrlc::set_handler(move || {
+    let watch = move || {
         if STOP.swap(true, Ordering::SeqCst) {
             // Checkpoints are renamed into place, so whatever is being written now is not missed.
             std::process::exit(130);
@@ -22,8 +24,9 @@ pub(crate) fn stop_flag(context: &Context) -> anyhow::Result<&'static AtomicBool
         if !quiet {
             to_stderr("stopping after this step; once more to stop at once");
         }
-    })
-    .context("Ctrl-C cannot be watched for; start the program from an ordinary shell")?;
+    };
+    signals::keeping_ignored(|| ctrlc::set_handler(watch))
+        .context("Ctrl-C cannot be watched for; start the program from an ordinary shell")?;
     Ok(&STOP)
 }
 

@@ -17,8 +17,10 @@ mod output;
 mod progress;
 mod run_folder;
 mod shell;
+mod signals;
 mod summary;
 mod text_table;
+mod time_left;
 mod worth;
 
 use std::process::ExitCode;
@@ -30,6 +32,7 @@ use crate::context::Context;
 
 fn main() -> ExitCode {
     failure::remember_panics();
+    signals::survive_file_limits();
     std::panic::catch_unwind(run).unwrap_or_else(|payload| failure::report_bug(payload.as_ref()))
 }
 

@@ -35,7 +35,8 @@ pub(crate) fn check(path: &Path, force: bool) -> Result<()> {
     probe(folder).map_err(|e| Error::file("write", path, e))
 }
 
-/// Refuses to replace a file unless told to.
+/// Refuses to replace a file unless told to. Asked again before the file is written: the work may have
+/// taken hours.
 pub(crate) fn check_free(path: &Path, force: bool) -> Result<()> {
     if !force && path.symlink_metadata().is_ok() {
         let problem = format!(

@@ -12,6 +12,7 @@ use thinfer::train::{Observer, Record};
 use crate::context::Context;
 use crate::device::Chosen;
 use crate::text_table::number;
+use crate::time_left::TimeLeft;
 
 /// A run that is over before this needs no bar.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -24,7 +25,17 @@ pub(crate) struct Progress<'a> {
     what: Option<(&'static str, bool)>,
     started: Instant,
     bars: MultiProgress,
-    chains: Mutex<BTreeMap<u32, ProgressBar>>,
+    chains: Mutex<BTreeMap<u32, Chain>>,
+}
+
+/// What is known of a chain.
+#[derive(Default)]
+struct Chain {
+    left: TimeLeft,
+    /// What the last record says.
+    said: String,
+    /// Nothing before there is patience for it.
+    bar: Option<ProgressBar>,
 }
 
 impl<'a> Progress<'a> {
@@ -57,7 +68,7 @@ impl<'a> Progress<'a> {
     /// Takes the bars away.
     pub(crate) fn finish(&self) {
         if let Ok(mut chains) = self.chains.lock() {
-            chains.values().for_each(ProgressBar::finish_and_clear);
+            chains.values().filter_map(|c| c.bar.as_ref()).for_each(ProgressBar::finish_and_clear);
             chains.clear();
         }
     }
@@ -65,18 +76,29 @@ impl<'a> Progress<'a> {
 
 impl Observer for Progress<'_> {
     fn progress(&self, chain: u32, step: u64, total: u64, record: Option<&Record>) {
-        if !self.context.shows_progress() || self.started.elapsed() < PATIENCE {
+        if !self.context.shows_progress() {
             return;
         }
         let Ok(mut chains) = self.chains.lock() else { return };
         if step >= total {
-            if let Some(bar) = chains.remove(&chain) {
+            if let Some(Chain { bar: Some(bar), .. }) = chains.remove(&chain) {
                 bar.finish_and_clear();
             }
             return;
         }
-        let after = chains.range(chain + 1..).next().map(|(_, bar)| bar.clone());
-        let bar = chains.entry(chain).or_insert_with(|| {
+        let after = chains.range(chain + 1..).find_map(|(_, next)| next.bar.clone());
+        let shown = chains.entry(chain).or_default();
+        // What was done before the first report, also by a run before this one, says nothing of speed.
+        let elapsed = self.started.elapsed();
+        shown.left.mark(elapsed.as_secs_f64(), step);
+        if let Some(record) = record {
+            shown.said = format!(", {}", message(record));
+        }
+        if elapsed < PATIENCE {
+            return;
+        }
+        let words = shown.left.words(total) + &shown.said;
+        let bar = shown.bar.get_or_insert_with(|| {
             let bar = ProgressBar::new(total);
             let bar = match after {
                 Some(after) => self.bars.insert_before(&after, bar),
@@ -88,19 +110,18 @@ impl Observer for Progress<'_> {
                 Some((what, true)) => format!("{what} {chain}"),
                 Some((what, false)) => what.to_owned(),
             });
-            bar.set_position(step);
-            // What was done before the bar, also by a run before this one, says nothing of speed.
-            bar.reset_eta();
             bar
         });
-        if let Some(record) = record {
-            bar.set_message(message(record));
-        }
+        bar.set_message(words);
         bar.set_position(step);
     }
 
     fn notice(&self, text: &str) {
         self.bars.suspend(|| self.context.notice(text));
+    }
+
+    fn warning(&self, text: &str) {
+        self.bars.suspend(|| self.context.warning(text));
     }
 
     fn begins(&self, info: &RunInfo, bytes: u64) {
@@ -120,7 +141,7 @@ fn message(record: &Record) -> String {
 }
 
 fn style() -> ProgressStyle {
-    let template = "{prefix} [{bar:20}] {percent:>3} %, {eta} left, {msg}";
+    let template = "{prefix} [{bar:20}] {percent:>3} %, {msg}";
     let plain = ProgressStyle::with_template(template);
     plain.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("=> ")
 }

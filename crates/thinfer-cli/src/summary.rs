@@ -13,10 +13,6 @@ use crate::text_table::{align, number, percent, seconds};
 /// Selected variables in the text at most; the JSON has all of them.
 const SHOWN: usize = 25;
 
-/// A chain whose loss was this many times the last one after the first tenth of the run had left
-/// its mode, whatever the schedule.
-const BLOW_UP: f64 = 5.0;
-
 /// The evaluation of a run as one JSON object, with the folder and other `extra` fields beside it.
 pub(crate) fn to_json(folder: &Path, evaluation: Value, extra: &[(&str, Value)]) -> Value {
     let mut object = Map::new();
@@ -28,13 +24,19 @@ pub(crate) fn to_json(folder: &Path, evaluation: Value, extra: &[(&str, Value)])
     Value::Object(object)
 }
 
-/// The evaluation of a run as text; `trained` is how long it took, where that is known.
-pub(crate) fn to_text(evaluation: &Evaluation, config: &Config, trained: Option<f64>) -> String {
+/// The evaluation of a run on so many classes (0 for a regression) as text; `trained` is how long it
+/// took, where that is known.
+pub(crate) fn to_text(
+    evaluation: &Evaluation,
+    config: &Config,
+    classes: usize,
+    trained: Option<f64>,
+) -> String {
     let parts = [
         scores(evaluation),
         variables(evaluation),
         facts(evaluation, config.chains, trained),
-        incidents(&evaluation.behaviour, 0.0, config.method.kind),
+        incidents(&evaluation.behaviour, classes, config.method.kind),
     ];
     parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n")
 }
@@ -140,18 +142,16 @@ fn number_of(mean: f64) -> String {
     if mean.fract() == 0.0 { format!("{mean}") } else { format!("{mean:.1}") }
 }
 
-/// What went wrong and right again on the way. A loss up to `expected`, as a guess would have, is no
-/// blow-up whatever it ended at. Not every method can limit its gradient.
-pub(crate) fn incidents(behaviour: &Behaviour, expected: f64, method: MethodKind) -> String {
+/// What went wrong and right again on the way; `classes` is 0 for a regression. Not every method can
+/// limit its gradient.
+pub(crate) fn incidents(behaviour: &Behaviour, classes: usize, method: MethodKind) -> String {
     let clipped = match behaviour.clipped_steps {
         0 => "No gradient was clipped".to_owned(),
         1 => "The gradient of 1 step was clipped".to_owned(),
         many => format!("The gradients of {many} steps were clipped"),
     };
     let (largest, last) = (number(behaviour.largest_loss), number(behaviour.final_loss));
-    // A loss near 0, or below where the noise is learned, is no yardstick.
-    let yardstick = behaviour.final_loss.abs().max(0.1);
-    if behaviour.largest_loss > (BLOW_UP * yardstick).max(expected) {
+    if behaviour.blew_up(classes) {
         let reads = |entry: Entry| entry.key_names().any(|key| key == "method.clip");
         let limit = if find(method.name()).is_some_and(reads) { " or `method.clip`" } else { "" };
         format!(
@@ -184,18 +184,18 @@ mod tests {
     #[test]
     fn clipping_and_blow_ups_are_told_in_words() {
         assert_eq!(
-            incidents(&behaviour(0, 2.5), 0.0, MethodKind::EmMcmc),
+            incidents(&behaviour(0, 2.5), 0, MethodKind::EmMcmc),
             "No gradient was clipped, and no chain blew up: the largest loss was 2.500, the last one 1.250\n"
         );
         assert_eq!(
-            incidents(&behaviour(12, 54.0), 0.0, MethodKind::EmMcmc),
+            incidents(&behaviour(12, 54.0), 0, MethodKind::EmMcmc),
             "The gradients of 12 steps were clipped, and a chain blew up on the way: its loss \
              reached 54.00 and ended at 1.250; lower `schedule.step_size.value` or `method.clip`\n"
         );
         // Seven is more than five times 1.25, but no more than a guess among 1,100 classes.
-        let told = |largest, expected, method| incidents(&behaviour(0, largest), expected, method);
-        assert!(told(7.0, 0.0, MethodKind::Sghmc).contains("blew up on the way"));
-        assert!(told(7.0, 1100f64.ln(), MethodKind::Sghmc).contains("no chain blew up"));
+        let told = |largest, classes, method| incidents(&behaviour(0, largest), classes, method);
+        assert!(told(7.0, 0, MethodKind::Sghmc).contains("blew up on the way"));
+        assert!(told(7.0, 1100, MethodKind::Sghmc).contains("no chain blew up"));
         for (method, limits) in [
             (MethodKind::Sghmc, true),
             (MethodKind::Csgld, true),
@@ -204,7 +204,7 @@ mod tests {
             (MethodKind::Sgd, false),
             (MethodKind::Dsr, false),
         ] {
-            assert_eq!(told(54.0, 0.0, method).contains("method.clip"), limits, "{method:?}");
+            assert_eq!(told(54.0, 0, method).contains("method.clip"), limits, "{method:?}");
         }
     }
 }

@@ -49,7 +49,7 @@ impl<'a> Worth<'a> {
     pub(crate) fn text(&self, trained: Option<f64>) -> String {
         match self {
             Worth::Table(run, evaluation) => {
-                summary::to_text(evaluation, &run.info.config, trained)
+                summary::to_text(evaluation, &run.info.config, run.data.classes, trained)
                     + &frozen::to_text(&run.results, &run.info.config)
             }
             Worth::Images(run, judged) => {

@@ -57,6 +57,18 @@ pub enum EngineError {
         /// What it answered.
         problem: String,
     },
+    /// A kernel that failed, after which the process can do nothing more on this GPU.
+    #[error(
+        "the GPU stopped with {problem}. Last launched: {launched}. This process can do nothing more on it, but \
+         checkpoints are kept: give the same command again (`train` with --resume). If it happens again, run \
+         `thinfer selftest`; docs/cuda.md says how to find the kernel"
+    )]
+    Fault {
+        /// The code of the error.
+        problem: String,
+        /// What the GPU was given last.
+        launched: String,
+    },
     /// A plan that does not fit into device memory.
     #[error(
         "a batch of {batch} needs {} MiB of device memory and {} are free ({plan}); the largest \

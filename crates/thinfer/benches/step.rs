@@ -33,7 +33,13 @@ const ENDLESS: &[&str] = &[
     "schedule.step_size.value=0.001",
 ];
 /// The rates of Example 1 at the start of a cycle.
-const RATES: Rates = Rates { step_size: 0.01, temperature: 0.01, eta: 0.1, decay_factor: 1.0 };
+const RATES: Rates = Rates {
+    step_size: 0.01,
+    step_size_before: 0.01,
+    temperature: 0.01,
+    eta: 0.1,
+    decay_factor: 1.0,
+};
 
 /// Bytes that each method keeps for a weight: weight, state and one byte of marks.
 #[expect(clippy::print_stdout, reason = "a benchmark reports on stdout")]

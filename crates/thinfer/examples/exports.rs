@@ -134,7 +134,7 @@ fn floats(values: impl IntoIterator<Item = f32>) -> Vec<u8> {
 
 fn write(info: &RunInfo, posterior: &Posterior, folder: &Path) -> Outcome {
     for (stem, samples, dense, fold_norms) in WAYS {
-        let options = Options { samples, fold_norms, dense };
+        let options = Options { samples, fold_norms, dense, ..Options::default() };
         for format in [Format::Safetensors, Format::Onnx] {
             let path = folder.join(format!("{stem}.{}", format.extension()));
             export(info, posterior, format, &options, &path)?;

@@ -44,8 +44,9 @@ pub struct Milliseconds {
     pub data: Option<f64>,
     /// The forward pass and the loss.
     pub forward: f64,
-    /// The way back.
-    pub backward: f64,
+    /// The way back. On the CPU it is the gradient less the forward pass; where other programs kept
+    /// the machine so busy that this is nothing, it was not measured.
+    pub backward: Option<f64>,
     /// The method's update (Algorithm 2).
     pub update: Option<f64>,
     /// All of them.
@@ -90,6 +91,9 @@ pub struct Bench {
     pub deterministic: bool,
     /// The times.
     pub milliseconds: Milliseconds,
+    /// How many times longer the gradient took in the middle than at its fastest, on the CPU: far
+    /// above 1, the machine was busy with something else.
+    pub slowdown: Option<f64>,
     /// Images a second.
     pub images_per_second: f64,
     /// How that compares.
@@ -203,7 +207,13 @@ fn on_gpu(index: usize, network: &Network, options: &Options) -> Result<Bench> {
     let plan = PlanOptions { batch, precision, deterministic, training: true, hasty: false };
     let mut session = Session::new(&gpu, network, &arena, source, plan)?;
     session.push(&arena)?;
-    let rates = Rates { step_size: 1e-6, temperature: 1e-3, eta: 1e-3, decay_factor: 1.0 };
+    let rates = Rates {
+        step_size: 1e-6,
+        step_size_before: 1e-6,
+        temperature: 1e-3,
+        eta: 1e-3,
+        decay_factor: 1.0,
+    };
     let tick = Tick { step: 0, epoch: 0, rates };
     let after = arena.record(|arena| method.update(arena, tick))?;
     let calls = StepCalls { before: Vec::new(), after };
@@ -218,7 +228,7 @@ fn on_gpu(index: usize, network: &Network, options: &Options) -> Result<Bench> {
     let milliseconds = Milliseconds {
         data: Some(parts.data),
         forward: parts.forward,
-        backward: parts.backward,
+        backward: Some(parts.backward),
         update: Some(parts.update),
         step: parts.whole,
     };
@@ -252,28 +262,37 @@ fn cpu(network: &Network, options: &Options) -> Result<Bench> {
     plan.gradient(&mut arena, &data, &rows)?;
     let startup_seconds = started.elapsed().as_secs_f64();
 
-    let gradient = median(|| Ok(plan.gradient(&mut arena, &data, &rows).map(drop)?))?;
+    let times = repeated(|| Ok(plan.gradient(&mut arena, &data, &rows).map(drop)?))?;
+    let (gradient, slowdown) = (middle(&times), middle(&times) / fastest(&times));
     let mut out = vec![0.0; batch * network.output_len()];
-    let forward =
-        median(|| Ok(plan.forward(arena.weights(), arena.stats(), &data, 0..batch, &mut out)?))?;
+    let forward = middle(&repeated(|| {
+        Ok(plan.forward(arena.weights(), arena.stats(), &data, 0..batch, &mut out)?)
+    })?);
     // The passes above leave a gradient, so what the update does is what it does in a run.
-    let rates = Rates { step_size: 1e-6, temperature: 1e-3, eta: 1e-3, decay_factor: 1.0 };
+    let rates = Rates {
+        step_size: 1e-6,
+        step_size_before: 1e-6,
+        temperature: 1e-3,
+        eta: 1e-3,
+        decay_factor: 1.0,
+    };
     let mut step = 0;
-    let update = median(|| {
+    let update = middle(&repeated(|| {
         step += 1;
         method.update(&mut arena, Tick { step, epoch: 0, rates });
         Ok(())
-    })?;
+    })?);
     let milliseconds = Milliseconds {
         data: None,
-        forward: forward.min(gradient),
-        backward: (gradient - forward).max(0.0),
+        forward,
+        backward: way_back(gradient, forward),
         update: Some(update),
         step: gradient + update,
     };
     let rates = [cpu_copy()?, cpu_products()?];
     Ok(Bench {
         threads: Some(rayon::current_num_threads()),
+        slowdown: Some(slowdown),
         limits: limits(network, batch, Precision::F32, &milliseconds, gradient, rates),
         memory_bytes: plan.bytes() + arena.method_bytes() + arena.work_bytes(),
         startup_seconds,
@@ -296,6 +315,7 @@ fn about(network: &Network, options: &Options, milliseconds: Milliseconds) -> Be
         precision: Precision::F32,
         deterministic: true,
         milliseconds,
+        slowdown: None,
         images_per_second: options.batch as f64 / (1e-3 * milliseconds.step),
         limits: Limits {
             copy_bytes_per_second: 0.0,
@@ -333,8 +353,14 @@ const MOST: usize = 51;
 const LEAST: usize = 3;
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// The median of some repetitions in milliseconds, after one that does not count.
-fn median(mut work: impl FnMut() -> Result<()>) -> Result<f64> {
+/// The time of the way back, of which only the sum with the forward pass can be timed; nothing where
+/// noise makes the sum the smaller one.
+fn way_back(gradient: f64, forward: f64) -> Option<f64> {
+    (gradient > forward).then_some(gradient - forward)
+}
+
+/// The times of some repetitions in milliseconds, ascending, after one that does not count.
+fn repeated(mut work: impl FnMut() -> Result<()>) -> Result<Vec<f64>> {
     work()?;
     let started = Instant::now();
     let mut times = Vec::new();
@@ -344,7 +370,17 @@ fn median(mut work: impl FnMut() -> Result<()>) -> Result<f64> {
         times.push(1e3 * begun.elapsed().as_secs_f64());
     }
     times.sort_by(f64::total_cmp);
-    Ok(times[times.len() / 2])
+    Ok(times)
+}
+
+/// The median of times in order.
+fn middle(times: &[f64]) -> f64 {
+    times.get(times.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+/// The shortest of times in order: what a device can do, whatever else it has to do.
+fn fastest(times: &[f64]) -> f64 {
+    times.first().copied().unwrap_or(f64::NAN)
 }
 
 /// Bytes read and written a second by a copy on all threads, of more than caches hold.
@@ -353,12 +389,12 @@ fn cpu_copy() -> Result<f64> {
     const PIECE: usize = 1 << 16;
     let from = vec![1f32; NUMBERS];
     let mut to = vec![0f32; NUMBERS];
-    let ms = median(|| {
+    let times = repeated(|| {
         let pieces = to.par_chunks_mut(PIECE).zip(from.par_chunks(PIECE));
         pieces.for_each(|(to, from)| to.copy_from_slice(from));
         Ok(())
     })?;
-    Ok(8.0 * NUMBERS as f64 / (1e-3 * ms))
+    Ok(8.0 * NUMBERS as f64 / (1e-3 * fastest(&times)))
 }
 
 /// Floating-point operations a second of a linear layer of the engine, 1024 x 1024 on 1024 rows.
@@ -372,8 +408,8 @@ fn cpu_products() -> Result<f64> {
     initialize(&mut arena, network.loss(), 1, 0)?;
     let mut plan = Plan::new(&network, SIDE)?;
     let mut out = vec![0.0; SIDE * SIDE];
-    let ms = median(|| Ok(plan.forward(arena.weights(), &[], &data, 0..SIDE, &mut out)?))?;
-    Ok(2.0 * (SIDE as f64).powi(3) / (1e-3 * ms))
+    let times = repeated(|| Ok(plan.forward(arena.weights(), &[], &data, 0..SIDE, &mut out)?))?;
+    Ok(2.0 * (SIDE as f64).powi(3) / (1e-3 * fastest(&times)))
 }
 
 #[cfg(test)]
@@ -391,6 +427,15 @@ mod tests {
         assert_eq!(step_flops(&network, 3), 2.0 * 3.0 * 700.0);
         assert_eq!(update_bytes(100, Precision::Bf16), 3100.0);
         assert_eq!(update_bytes(100, Precision::F32), 2900.0);
+    }
+
+    /// On a busy machine the forward pass can take longer than the gradient that has it in it.
+    #[test]
+    fn a_part_that_noise_hides_was_not_measured() {
+        assert_eq!(way_back(5.0, 2.0), Some(3.0));
+        assert_eq!((way_back(2.0, 2.0), way_back(2.0, 5.0)), (None, None));
+        assert_eq!((middle(&[1.0, 2.0, 9.0]), fastest(&[1.0, 2.0, 9.0])), (2.0, 1.0));
+        assert!(middle(&[]).is_nan() && fastest(&[]).is_nan());
     }
 
     #[test]

@@ -116,6 +116,9 @@ impl Error {
             std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
                 "Free some space and try again"
             }
+            std::io::ErrorKind::FileTooLarge => {
+                "The limit on the size of a file is too low; raise it with `ulimit -f`, or choose another disk with --out"
+            }
             _ => "Check that the path is right and the disk is healthy",
         };
         Error::File { action, path: path.to_owned(), source, advice }

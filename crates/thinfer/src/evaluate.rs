@@ -1,5 +1,7 @@
 //! What a run is worth: scores on held-out rows, selected variables, size, and what the chains did.
 
+mod blow_up;
+
 use std::collections::BTreeMap;
 
 use serde::Serialize;
@@ -11,6 +13,7 @@ use crate::metrics::{self, ReliabilityBin, Selection, Sparsity};
 use crate::posterior::{Posterior, Predictive};
 use crate::shrink::{Layout, shrink};
 use crate::train::{ChainResult, Snapshot, live_inputs};
+pub use blow_up::blew_up;
 
 /// The level of predictive intervals in reports.
 pub const LEVEL: f64 = 0.9;

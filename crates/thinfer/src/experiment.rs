@@ -17,7 +17,7 @@ use crate::methods::dsr::{Dsr, DsrMethod};
 use crate::methods::em_mcmc::{EmMcmc, EmMcmcMethod};
 use crate::methods::rank1::{Rank1, first_scale};
 use crate::methods::sgd::Sgd;
-use crate::methods::sghmc::{Sghmc, SghmcMethod};
+use crate::methods::sghmc::{NoiseRule, Sghmc, SghmcMethod};
 use crate::methods::sm::{Sm, SmMethod};
 use crate::methods::sparse::Layers;
 use crate::model::{image_network_with, mlp, rank1};
@@ -181,6 +181,7 @@ pub fn build_method<'a>(
                 weight_decay: prior.weight_decay,
                 sampling_epochs: method.sampling_epochs,
                 clip: method.clip,
+                follow: method.noise == NoiseRule::Exact,
             },
             cycles,
             key,

@@ -35,6 +35,7 @@ mod error;
 pub mod evaluate;
 pub mod experiment;
 pub mod export;
+mod files;
 pub mod images;
 pub mod linear;
 pub mod machine;

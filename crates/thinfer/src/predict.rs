@@ -1,13 +1,15 @@
 //! Predictions of a run for the rows of a new table, in the user's units.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::io;
 use std::path::Path;
 
 use serde_json::{Map, Value};
-use thinfer_engine::Dataset;
+use thinfer_engine::{Dataset, Role};
 
-use crate::data::table::{MissingReport, OutColumn, Table, Target, write_columns, write_csv_to};
+use crate::data::table::{
+    MissingReport, OutColumn, Table, Target, Unseen, Values, write_columns, write_csv_to,
+};
 use crate::data::{Schema, Task};
 use crate::error::{Error, Result};
 use crate::evaluate::{LEVEL, Scores, score};
@@ -27,8 +29,10 @@ pub struct Predictions {
     pub rows: usize,
     /// Posterior samples that were averaged.
     pub members: usize,
-    /// What is missing in the input columns.
+    /// What is missing in the input columns that the samples read.
     pub missing: MissingReport,
+    /// Rows with a level of a category that the training rows did not have.
+    pub unseen_rows: usize,
     /// Scores against the target column, where the table has one that can be used.
     pub scores: Option<Scores>,
     /// Rows that the scores are of.
@@ -40,18 +44,25 @@ pub struct Predictions {
 
 /// Predicts the rows of `table` with the average of `posterior`.
 ///
-/// The table needs the input columns of the run; others are passed over, and the target is only
-/// compared with.
+/// The table needs the input columns that some sample reads; others, those of pruned variables among
+/// them, are passed over, and the target is only compared with.
 pub fn predict(info: &RunInfo, posterior: &Posterior, table: &Table) -> Result<Predictions> {
-    let schema = &info.table()?.schema;
-    let names = schema.encoding.names();
+    let inputs = info.table()?;
+    let schema = &inputs.schema;
+    let read = read_variables(posterior, &inputs.groups);
+    let wanted = |at: usize| read.contains(&at);
+    let all = schema.encoding.names();
+    let names: Vec<String> = read.iter().filter_map(|at| all.get(*at).cloned()).collect();
     check_columns(table, &names)?;
     let missing = table.missing_in(&names);
     let complete = table.complete_rows_in(&names);
-    let inputs = schema.encoding.encode(table, &complete)?;
+    let unseen = schema.encoding.unseen(table, &complete, wanted);
+    let inputs = schema.encoding.encode_some(table, &complete, wanted)?;
     let data = Dataset::new(schema.encoding.width(), 1, inputs, Vec::new())?;
     let predictive = posterior.predict(&data)?;
     let mut notes: Vec<String> = missing_note(&missing, table.rows()).into_iter().collect();
+    notes.extend(unseen.iter().map(|found| unseen_note(found, table)));
+    let unseen_rows: BTreeSet<u32> = unseen.into_iter().flat_map(|found| found.rows).collect();
     let (scores, scored_rows) = match scored(schema, table, &complete, &predictive) {
         Ok((rows, scores)) => (scores, rows),
         Err(error) => {
@@ -76,6 +87,7 @@ pub fn predict(info: &RunInfo, posterior: &Posterior, table: &Table) -> Result<P
         rows: table.rows(),
         members,
         missing,
+        unseen_rows: unseen_rows.len(),
         scores,
         scored_rows,
         notes,
@@ -140,6 +152,48 @@ impl Places<'_> {
     }
 }
 
+/// The variables that some sample reads: one of their weights in the first layer is kept.
+fn read_variables(posterior: &Posterior, groups: &[usize]) -> BTreeSet<usize> {
+    let first = posterior.network.first_weight().filter(|w| w.role == Role::LinearWeight);
+    let Some(first) = first else { return groups.iter().copied().collect() };
+    let columns = first.shape[1];
+    let mut read = vec![false; columns];
+    for member in &posterior.members {
+        let kept = member.keep[first.range()].iter().zip(&member.weights[first.range()]);
+        for (at, (keep, weight)) in kept.enumerate() {
+            read[at % columns] |= *keep != 0 || *weight != 0.0;
+        }
+    }
+    groups.iter().zip(read).filter(|(_, read)| *read).map(|(group, _)| *group).collect()
+}
+
+/// Says that a category has new levels, and what becomes of them.
+fn unseen_note(found: &Unseen, table: &Table) -> String {
+    const SHOWN: usize = 3;
+    let cell = |row: u32| match table.column(&found.name).map(|column| &column.values) {
+        Some(Values::Text(cells)) => cells[row as usize].clone().unwrap_or_default(),
+        Some(Values::Number(cells)) => cells[row as usize].to_string(),
+        None => String::new(),
+    };
+    let shown: Vec<String> = found
+        .rows
+        .iter()
+        .take(SHOWN)
+        .map(|row| format!("row {} {:?}", row + 1, cell(*row)))
+        .collect();
+    let more = match found.rows.len().saturating_sub(SHOWN) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    format!(
+        "{} of {} rows have a level of `{}` that the training rows did not have: {}{more}; they are predicted as if they had none of the known levels, so trust them less",
+        found.rows.len(),
+        table.rows(),
+        found.name,
+        shown.join(", ")
+    )
+}
+
 /// Names all the columns that are absent; a single one is left to [`Encoding::encode`], which looks
 /// for the nearest name.
 ///
@@ -160,7 +214,7 @@ fn check_columns(table: &Table, names: &[String]) -> Result<()> {
         more => format!(" and {more} more"),
     };
     let problem = format!(
-        "has no columns {}{more}, which the run reads; add them under these names",
+        "has no columns {}{more}, which the samples of the run read; add them under these names",
         absent[..SHOWN.min(absent.len())].join(", ")
     );
     Err(Error::table(&table.path, problem))
@@ -402,6 +456,29 @@ mod tests {
         assert!(p.notes[0].contains("class `maybe` of `y` is not among"), "{:?}", p.notes);
     }
 
+    /// What pruning has dropped is not asked for, and a hole there costs no row.
+    #[test]
+    fn a_column_that_no_sample_reads_may_be_absent_or_have_holes() {
+        let (info, mut posterior) =
+            linear("example1", &[1.0, 3.0], Target::Number { mean: 10.0, sd: 2.0 });
+        for (at, member) in posterior.members.iter_mut().enumerate() {
+            member.keep[2..5].fill(0);
+            // One sample still reads x3.
+            member.keep[2] = u8::from(at == 0);
+        }
+        let whole = predict(&info, &posterior, &table(&[1.0, 0.0], None)).unwrap();
+        let mut short = table(&[1.0, 0.0], None);
+        short.columns.retain(|column| column.name != "x4");
+        short.columns[3].values = Values::Number(vec![f64::NAN, 1.0]);
+        let found = predict(&info, &posterior, &short).unwrap();
+        assert_eq!(found.notes, Vec::<String>::new());
+        assert_eq!(numbers(&found, "mean"), numbers(&whole, "mean"));
+        assert_eq!(numbers(&found, "sd"), numbers(&whole, "sd"));
+        short.columns.retain(|column| column.name != "x3");
+        let error = predict(&info, &posterior, &short).unwrap_err().to_string();
+        assert!(error.contains("no column `x3`"), "{error}");
+    }
+
     #[test]
     fn an_input_column_that_is_absent_is_named() {
         let (info, posterior) = linear("example1", &[1.0], Target::Number { mean: 0.0, sd: 1.0 });
@@ -413,7 +490,7 @@ mod tests {
         let error = predict(&info, &posterior, &short).unwrap_err().to_string();
         assert_eq!(
             error,
-            "new.csv: has no columns `x2`, `x3`, `x4`, `x5`, which the run reads; add them under these names"
+            "new.csv: has no columns `x2`, `x3`, `x4`, `x5`, which the samples of the run read; add them under these names"
         );
     }
 }

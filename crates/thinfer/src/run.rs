@@ -1,11 +1,10 @@
 //! A run in a folder: made, trained, gone on with, and opened again.
 
-mod claim;
+mod folder;
 mod remove;
 mod resume;
 
 use std::fs;
-use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
@@ -14,20 +13,21 @@ use serde::{Deserialize, Serialize};
 use thinfer_engine::augment::Augment;
 use thinfer_engine::{Dataset, Network, Shape};
 
-use self::claim::claim;
+pub use self::folder::read_info;
 use self::remove::remove_run;
 pub use self::remove::remove_samples;
-use self::resume::{check_data, check_settings};
-use crate::config::{Config, FORMAT};
+use self::resume::check_data;
+use crate::config::Config;
 use crate::data::images::Broken;
 use crate::data::table::{available_memory, check_memory};
 use crate::data::{Bundle, ImageData, Schema};
 use crate::error::{Error, Result};
 use crate::experiment::{Problem, ProblemInputs, build_network, chain_specs};
+pub use crate::files::Claim;
+use crate::files::{claim, sealed_json, write_whole};
 use crate::posterior::Posterior;
-use crate::train::container::write_whole;
 use crate::train::{
-    ChainResult, ChainSpec, Device, Examples, Observer, Setting, load_results, run_chains,
+    ChainResult, ChainSpec, Device, Examples, Observer, Setting, Silent, load_results, run_chains,
 };
 
 /// What to do when the folder is already there.
@@ -270,23 +270,20 @@ impl Data {
 
 /// Trains what a configuration asks for, in a folder.
 pub fn train(config: &Config, folder: &Path, mode: Mode, control: &Control<'_>) -> Result<Trained> {
-    train_with_threads(config, folder, mode, control, 0)
+    train_and_hold(config, folder, mode, control, 0).map(|(trained, _)| trained)
 }
 
-/// The same on so many threads of the CPU, where other runs need the others; 0 is all of them.
-pub fn train_with_threads(
+/// The same on so many threads of the CPU, where other runs need the others; 0 is all of them. Nobody
+/// else trains in the folder until the claim is dropped, so that what is found out about the run can
+/// be written beside it.
+pub fn train_and_hold(
     config: &Config,
     folder: &Path,
     mode: Mode,
     control: &Control<'_>,
     threads: usize,
-) -> Result<Trained> {
-    let going_on = prepare(folder, mode)?;
-    let before = if going_on { Some(read_info(folder)?) } else { None };
-    if let Some(before) = &before {
-        // Before the data, which may take long to load and must be of these settings.
-        check_settings(before, config, folder)?;
-    }
+) -> Result<(Trained, Claim)> {
+    folder::look(config, folder, mode, &Silent)?;
     let data = Data::load(config)?;
     let specs = chain_specs(config, data.problem())?;
     let bytes = check_plan(&specs, config)?;
@@ -295,21 +292,23 @@ pub fn train_with_threads(
     let notice = |note: &String| control.observer.notice(note);
     data.notes().iter().chain(&info.unreadable.notes()).for_each(notice);
     fs::create_dir_all(folder).map_err(|e| Error::file("create", folder, e))?;
-    let _until_the_end = claim(folder)?;
+    let claimed = claim(folder)?;
+    // Another program may have trained here while the data was loaded.
+    let before = folder::look(config, folder, mode, control.observer)?;
+    folder::clean(folder);
     if let Some(before) = &before {
         check_data(before, &info, folder, control.observer)?;
+        folder::restore_config(folder, before)?;
     } else {
         if mode == Mode::Force {
             remove_run(folder)?;
         }
-        // run.json first: it is what makes the folder a run, should the next line not be reached.
-        write_whole(&folder.join("run.json"), &to_json(&info)?)?;
-        write_whole(&folder.join("config.toml"), config.to_toml()?.as_bytes())?;
+        folder::write_start(folder, &info)?;
     }
     let started = Instant::now();
     let setting = Setting {
         folder: Some(folder),
-        resume: going_on,
+        resume: before.is_some(),
         checkpoint_every: Duration::from_secs_f64(config.train.checkpoint_seconds),
         checkpoint_steps: config.train.checkpoint_steps,
         stop: control.stop,
@@ -322,24 +321,22 @@ pub fn train_with_threads(
     if broken.train.len() > info.unreadable.train.len() {
         Broken { test: Vec::new(), ..broken.clone() }.notes().iter().for_each(notice);
     }
-    if going_on {
-        // A run that has nothing left to do meets no images.
-        broken.add_train(read_info(folder)?.unreadable.train);
+    let mut stored = before.unwrap_or_else(|| info.clone());
+    // A run that has nothing left to do meets no images.
+    broken.add_train(stored.unreadable.train.clone());
+    if broken != stored.unreadable {
+        stored.unreadable = broken.clone();
+        folder::write_info(folder, &stored)?;
     }
-    if broken != info.unreadable {
-        info.unreadable = broken;
-        let mut stored = read_info(folder)?;
-        stored.unreadable = info.unreadable.clone();
-        write_whole(&folder.join("run.json"), &to_json(&stored)?)?;
-    }
+    info.unreadable = broken;
     write_whole(&folder.join("history.csv"), history_csv(&results).as_bytes())
         .map_err(Error::while_training)?;
-    Ok(data.with(info, results, started.elapsed().as_secs_f64()))
+    Ok((data.with(info, results, started.elapsed().as_secs_f64()), claimed))
 }
 
 /// Opens a run to look at it; what it has so far is enough.
 pub fn open(folder: &Path, observer: &dyn Observer) -> Result<Trained> {
-    let info = read_info(folder)?;
+    let info = read_info(folder, observer)?;
     let data = Data::load(&info.config)?;
     if data.problem().fingerprint != info.data_fingerprint {
         return Err(Error::store(
@@ -353,7 +350,7 @@ pub fn open(folder: &Path, observer: &dyn Observer) -> Result<Trained> {
 
 /// Opens only what the chains of a run found: its training data is not needed.
 pub fn open_results(folder: &Path, observer: &dyn Observer) -> Result<(RunInfo, Vec<ChainResult>)> {
-    let info = read_info(folder)?;
+    let info = read_info(folder, observer)?;
     let results = load_results(bare_specs(&info)?, folder, observer)?;
     Ok((info, results))
 }
@@ -386,23 +383,6 @@ fn bare_specs(info: &RunInfo) -> Result<Vec<ChainSpec>> {
             let inputs = ProblemInputs::Image { shape: *shape, classes: classes.len() };
             chain_specs(&info.config, Problem { train_rows, fingerprint, inputs })
         }
-    }
-}
-
-/// Decides about a folder; true when a run in it goes on.
-fn prepare(folder: &Path, mode: Mode) -> Result<bool> {
-    let is_run = folder.join("run.json").exists();
-    let occupied = fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_some());
-    match mode {
-        Mode::Resume if is_run => Ok(true),
-        Mode::New if is_run => Err(Error::RunExists(folder.to_owned())),
-        // What is there is removed when everything about the new run has been checked.
-        Mode::Force if is_run => Ok(false),
-        _ if occupied => Err(Error::store(
-            folder,
-            "the folder is not empty and holds no run; choose another one with --out",
-        )),
-        _ => Ok(false),
     }
 }
 
@@ -479,53 +459,9 @@ fn describe(
     })
 }
 
-/// Reads `run.json`.
-pub fn read_info(folder: &Path) -> Result<RunInfo> {
-    let path = folder.join("run.json");
-    let text = fs::read_to_string(&path).map_err(|source| {
-        if matches!(source.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) {
-            Error::store(folder, "is not a run folder (it has no run.json); give the folder that `thinfer train` wrote")
-        } else {
-            Error::file("read", &path, source)
-        }
-    })?;
-    let (ours, advice) = (env!("CARGO_PKG_VERSION"), "or train again with --force");
-    if let Ok(Origin { thinfer, config }) = serde_json::from_str(&text)
-        && config.format != FORMAT
-    {
-        let problem = format!(
-            "was written by thinfer {thinfer} in format {}, but this is thinfer {ours}, which reads format {FORMAT}; use that version, {advice}",
-            config.format
-        );
-        return Err(Error::store(&path, problem));
-    }
-    serde_json::from_str(&text).map_err(|e| {
-        let problem = format!(
-            "cannot be read by thinfer {ours}: {e}; it is damaged or from another version. Put back a copy, use that version, {advice}"
-        );
-        Error::store(&path, problem)
-    })
-}
-
-/// What every version of `run.json` says of where it comes from.
-#[derive(Deserialize)]
-struct Origin {
-    thinfer: String,
-    config: OriginConfig,
-}
-
-#[derive(Deserialize)]
-struct OriginConfig {
-    format: i64,
-}
-
-fn to_json<T: Serialize>(value: &T) -> Result<Vec<u8>> {
-    serde_json::to_vec_pretty(value).map_err(|e| Error::Data(format!("could not be written: {e}")))
-}
-
-/// Writes a value as JSON, whole or not at all.
+/// Writes a value as JSON, whole or not at all, with a checksum as the last member of the object.
 pub fn write_json<T: Serialize>(path: &Path, value: &T) -> Result<()> {
-    write_whole(path, &to_json(value)?)
+    write_whole(path, &sealed_json(value)?)
 }
 
 /// Writes text, whole or not at all.
@@ -587,3 +523,6 @@ fn posterior_of(info: &RunInfo, results: &[ChainResult]) -> Posterior {
     let members = results.iter().flat_map(|r| r.snapshots.clone()).collect();
     Posterior { network: info.network.clone(), members }.sharing_final_mask()
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,6 +6,7 @@ mod methods;
 use std::sync::Arc;
 
 use serde::Serialize;
+pub use thinfer_engine::cuda::Extent;
 use thinfer_engine::cuda::{self, Gpu, Precision};
 use thinfer_engine::noise::{Key, Stream, philox4x32};
 use thinfer_engine::{Arena, Dataset, Loss, Network, NetworkBuilder, Plan, Shape, Window};
@@ -57,14 +58,15 @@ pub fn cpu() -> Result<Vec<Check>> {
 }
 
 /// The checks of a GPU: the noise, every operation and whole networks in every precision, short runs of
-/// every method in f32 and in bf16, and a batch of images.
-pub fn cuda(gpu: &Arc<Gpu>) -> Result<Vec<Check>> {
+/// every method in f32 and in bf16, a batch of images, and whether every kernel has run.
+pub fn cuda(gpu: &Arc<Gpu>, extent: Extent) -> Result<Vec<Check>> {
     let checks = [
-        thinfer_engine::cuda::selftest(gpu)?,
+        cuda::selftest(gpu, extent)?,
         methods::methods(gpu)?,
         methods::images(gpu)?,
-        methods::image_runs(gpu)?,
+        methods::image_runs(gpu, extent)?,
         methods::low_runs(gpu)?,
+        vec![cuda::kernels_that_ran(gpu, &crate::methods::kernels::all())],
     ];
     Ok(checks.into_iter().flatten().map(Check::from).collect())
 }
@@ -198,7 +200,13 @@ fn step_on(threads: usize, network: &Network, data: &Dataset) -> Result<Vec<f32>
         method.start(&mut arena, method.key)?;
         let rows: Vec<u32> = (0..data.rows() as u32).collect();
         Plan::new(network, data.rows())?.gradient(&mut arena, data, &rows)?;
-        let rates = Rates { step_size: 1e-3, temperature: 1e-2, eta: 1e-3, decay_factor: 1.0 };
+        let rates = Rates {
+            step_size: 1e-3,
+            step_size_before: 1e-3,
+            temperature: 1e-2,
+            eta: 1e-3,
+            decay_factor: 1.0,
+        };
         method.update(&mut arena, Tick { step: 1, epoch: 0, rates });
         Ok([arena.gradient(), arena.weights(), arena.stats()].concat())
     })

@@ -13,8 +13,8 @@ use safetensors::tensor::{Dtype, TensorView};
 use thinfer_engine::{Network, Op, Param, Shape};
 
 use crate::error::{Error, Result};
+use crate::files::write_whole;
 use crate::posterior::Tensors;
-use crate::train::container::write_whole;
 
 /// A set of weights and the running statistics that belong to it.
 #[derive(Clone, Debug, PartialEq)]

@@ -214,7 +214,13 @@ fn method(config: Sghmc) -> SghmcMethod {
 }
 
 fn rates(k: f64, dt: f64) -> Rates {
-    Rates { step_size: dt * dt, temperature: k, eta: 0.0, decay_factor: 1.0 }
+    Rates {
+        step_size: dt * dt,
+        step_size_before: dt * dt,
+        temperature: k,
+        eta: 0.0,
+        decay_factor: 1.0,
+    }
 }
 
 fn paper_scale(k: f64, dt: f64, beta1: f64) -> impl Fn(f64) -> f64 {
@@ -273,6 +279,7 @@ fn the_reported_temperature_is_the_one_of_the_formula() {
         let tau = near_one(tau);
         let coeffs = |noise, beta2: f32| Coeffs {
             beta1: beta1 as f32,
+            memory: beta1 as f32,
             beta2,
             dt: dt as f32,
             k: k as f32,
@@ -400,7 +407,8 @@ fn algorithm_2_recovers_the_posterior_of_a_linear_regression() {
 }
 
 fn csgmcmc(momentum: f64, weight_decay: f64) -> CsgmcmcMethod {
-    let config = Csgmcmc { momentum, weight_decay, sampling_epochs: Some(1), clip: None };
+    let config =
+        Csgmcmc { momentum, weight_decay, sampling_epochs: Some(1), clip: None, follow: true };
     let cycles = std::iter::once(0..1).collect();
     CsgmcmcMethod { config, cycles, key: Key::new(5, 0, Stream::Sampler) }
 }
@@ -497,7 +505,13 @@ fn the_rho_update_recovers_the_mean_field_variance() {
         let method = CvAdamMethod { config, key: Key::new(3, 0, Stream::Sampler) };
         let mut arena = Arena::flat(copies, 2);
         method.start(&mut arena, method.key).unwrap();
-        let rates = Rates { step_size: 0.02 / h, temperature: 1.0, eta: 1.0, decay_factor: 1.0 };
+        let rates = Rates {
+            step_size: 0.02 / h,
+            step_size_before: 0.02 / h,
+            temperature: 1.0,
+            eta: 1.0,
+            decay_factor: 1.0,
+        };
         let (mut total, mut count) = (0.0, 0.0);
         for step in 0..6000 {
             let tick = Tick { step, epoch: 0, rates };
@@ -517,6 +531,7 @@ fn the_rho_update_recovers_the_mean_field_variance() {
     // The printed update, with the same α = k Δt^{3/2}.
     let coeffs = Coeffs {
         beta1: 0.1,
+        memory: 0.1,
         beta2: 1.0,
         dt: 1.0,
         k: alpha as f32,
@@ -547,6 +562,7 @@ fn tau_drifts_whatever_the_curvature() {
     for h in [1e-3, 1.0] {
         let mut coeffs = Coeffs {
             beta1: 0.1,
+            memory: 0.1,
             beta2: 1.0,
             dt: 1.0,
             k: (1.0 / n) as f32,
@@ -613,6 +629,7 @@ fn without_noise_the_sampler_is_sgd_with_momentum() {
 fn the_printed_sign_ascends() {
     let c = Coeffs {
         beta1: 0.1,
+        memory: 0.1,
         beta2: 1.0,
         dt: 0.1f32.sqrt(),
         k: 0.0,

@@ -189,7 +189,13 @@ proptest! {
 const SGD: Sgd = Sgd { momentum: 0.9, weight_decay: 0.0, nesterov: true };
 
 fn at_epoch(epoch: usize) -> Tick {
-    let rates = Rates { step_size: 0.1, temperature: 0.0, eta: 0.0, decay_factor: 1.0 };
+    let rates = Rates {
+        step_size: 0.1,
+        step_size_before: 0.1,
+        temperature: 0.0,
+        eta: 0.0,
+        decay_factor: 1.0,
+    };
     Tick { step: 10 * epoch as u64, epoch, rates }
 }
 

@@ -105,6 +105,7 @@ fn train(network: &Network, method: &dyn Method) -> Trained {
     for step in 0..CLOCK.total_steps() {
         let rates = Rates {
             step_size: step_size.at(step, CLOCK),
+            step_size_before: step_size.at(step.saturating_sub(1), CLOCK),
             temperature: 1.0 / ROWS as f64,
             eta: 0.1,
             decay_factor: 1.0,
@@ -127,7 +128,13 @@ fn train(network: &Network, method: &dyn Method) -> Trained {
     let last = Tick {
         step: CLOCK.total_steps() - 1,
         epoch: CLOCK.epochs - 1,
-        rates: Rates { step_size: 0.0, temperature: 0.0, eta: 0.0, decay_factor: 1.0 },
+        rates: Rates {
+            step_size: 0.0,
+            step_size_before: 0.0,
+            temperature: 0.0,
+            eta: 0.0,
+            decay_factor: 1.0,
+        },
     };
     let sample = method.sample(&arena, last);
     let mut out = vec![0.0; ROWS * 2];

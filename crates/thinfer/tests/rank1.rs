@@ -85,7 +85,13 @@ fn method(law: Law, train_rows: usize) -> Rank1 {
 }
 
 fn tick(step: u64, step_size: f64) -> Tick {
-    let rates = Rates { step_size, temperature: 0.0, eta: 0.0, decay_factor: 1.0 };
+    let rates = Rates {
+        step_size,
+        step_size_before: step_size,
+        temperature: 0.0,
+        eta: 0.0,
+        decay_factor: 1.0,
+    };
     Tick { step, epoch: 0, rates }
 }
 

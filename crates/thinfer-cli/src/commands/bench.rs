@@ -87,7 +87,7 @@ fn of_updates(result: &Updates) -> String {
     let head = ["method", "ms", "bytes a weight", "of a copy"];
     let row = |update: &Update| {
         let bytes = update.bytes_per_weight.to_string();
-        vec![update.method.into(), number(update.milliseconds), bytes, percent(update.of_copy)]
+        vec![update.method.into(), number(update.milliseconds), bytes, of_limit(update.of_copy)]
     };
     let mut rows = vec![head.map(str::to_owned).to_vec()];
     rows.extend(result.updates.iter().map(row));
@@ -102,10 +102,24 @@ fn of_updates(result: &Updates) -> String {
     )
 }
 
+/// A share of what the device can do; more than all of it says that the two cannot be compared.
+fn of_limit(share: f64) -> String {
+    if share.is_nan() {
+        "not measured".into()
+    } else if share <= 1.0 {
+        percent(share)
+    } else {
+        "more than all: it fits a cache, or the machine was busy".into()
+    }
+}
+
+/// A gradient that took this many times its fastest time in the middle was disturbed.
+const BUSY: f64 = 1.3;
+
 fn to_text(result: &Bench) -> String {
     let (times, limits) = (&result.milliseconds, &result.limits);
     let ms = |value: Option<f64>| value.map_or("not measured".into(), |v| number(v) + " ms");
-    let share = |value: Option<f64>| value.map_or("not measured".into(), percent);
+    let share = |value: Option<f64>| value.map_or("not measured".into(), of_limit);
     let on_cpu = result.threads.is_some();
     let data = if on_cpu { "in forward".into() } else { ms(times.data) };
     let first = if on_cpu { "start to first gradient" } else { "start to first step" };
@@ -114,14 +128,14 @@ fn to_text(result: &Bench) -> String {
     let rows = [
         ["data", &data],
         ["forward", &ms(Some(times.forward))],
-        ["backward", &ms(Some(times.backward))],
+        ["backward", &ms(times.backward)],
         ["update", &ms(times.update)],
         ["step", &ms(Some(times.step))],
         ["images a second", &number(result.images_per_second)],
         ["copy of this device", &copy],
         ["update, of that", &share(limits.update_of_copy)],
         ["products of this device", &matrix],
-        ["forward and backward, of that", &percent(limits.gradient_of_matrix)],
+        ["forward and backward, of that", &of_limit(limits.gradient_of_matrix)],
         ["memory", &human_bytes(result.memory_bytes as u64)],
         [first, &format!("{} s", number(result.startup_seconds))],
     ]
@@ -138,8 +152,28 @@ fn to_text(result: &Bench) -> String {
         result.device_name,
     );
     let mut text = title + &align(&rows);
+    if let Some(slowdown) = result.slowdown.filter(|slowdown| *slowdown > BUSY) {
+        text.push_str(&format!(
+            "the machine was busy: the median gradient took {} times as long as the fastest one; \
+             run it again when nothing else runs\n",
+            number(slowdown)
+        ));
+    }
     if let Some(memory) = result.memory {
         text.push_str(&format!("{memory}\n"));
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_part_is_more_than_the_whole() {
+        assert_eq!(of_limit(0.42), "42.0 %");
+        assert_eq!(of_limit(1.0), "100.0 %");
+        assert!(of_limit(2.78).starts_with("more than all"));
+        assert_eq!(of_limit(f64::NAN), "not measured");
+    }
 }

@@ -41,6 +41,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<()> {
     if comparison.subject == Some(Subject::Images) {
         chosen.tell(context);
     }
+    output::check_free(&args.out, args.force)?;
     thinfer::run::write_text(&args.out, &thinfer::report::comparison::html(&comparison)?)?;
     let mut json = serde_json::to_value(&comparison)?;
     json["report"] = json!(args.out.display().to_string());

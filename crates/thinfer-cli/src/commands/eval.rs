@@ -50,6 +50,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<()> {
     let evaluation = worth.json()?;
     let mut extra = Vec::new();
     if let Some(out) = &args.out {
+        output::check_free(out, args.force)?;
         thinfer::run::write_json(out, &evaluation)?;
         context.say(&format!("wrote {}", out.display()));
         extra.push(("out", json!(out.display().to_string())));

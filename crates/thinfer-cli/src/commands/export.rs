@@ -68,7 +68,12 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<()> {
     // Before the run is opened, where that can be.
     args.out.as_deref().map_or(Ok(()), check)?;
     let (info, posterior) = run_folder::open_posterior(&args.run, context)?;
-    let options = Options { samples: args.sample, fold_norms: args.fold_norms, dense: args.dense };
+    let options = Options {
+        samples: args.sample,
+        fold_norms: args.fold_norms,
+        dense: args.dense,
+        new_only: !args.force,
+    };
     let default = || export::default_path(&args.run, &posterior, args.sample, format);
     let path = args.out.clone().unwrap_or_else(default);
     check(&path)?;

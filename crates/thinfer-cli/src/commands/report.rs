@@ -36,7 +36,9 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<()> {
     // The report in the run's own folder is renewed.
     let path = args.out.clone().unwrap_or_else(|| args.run.join("report.html"));
     output::check(&path, true)?;
-    thinfer::run::write_text(&path, &Worth::of(&run, &[], &chosen)?.report()?)?;
+    let report = Worth::of(&run, &[], &chosen)?.report()?;
+    output::check_free(&path, args.force || args.out.is_none())?;
+    thinfer::run::write_text(&path, &report)?;
     let shown = path.display().to_string();
     let json = json!({ "run": args.run.display().to_string(), "report": shown });
     context.result(&json, || shown.clone())

@@ -96,7 +96,8 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<()> {
     };
     check_options(&options)?;
     let reading = ReadOptions { categorical: args.categorical.clone(), may_be_absent: false };
-    let table = Table::read_with(&args.table, &reading)?;
+    let (table, note) = Table::read_noted(&args.table, &reading)?;
+    note.iter().for_each(|note| context.notice(note));
     context.say(&format!(
         "{chosen}; {} rows, {} columns, {} chains",
         table.rows(),
@@ -112,6 +113,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<()> {
         interrupt::explain(error, || "interrupted; nothing was written, so start again".into())
     })?;
     if let Some(out) = &args.out {
+        output::check_free(out, args.force)?;
         thinfer::run::write_json(out, &selected)?;
         context.say(&format!("wrote {}", out.display()));
     }

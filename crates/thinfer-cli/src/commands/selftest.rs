@@ -3,7 +3,7 @@ use std::time::Instant;
 
 use serde_json::json;
 use thinfer::Error;
-use thinfer::selftest::{self, Check};
+use thinfer::selftest::{self, Check, Extent};
 use thinfer::train::Device;
 use thinfer_engine::cuda::{Gpu, Precision};
 
@@ -20,10 +20,15 @@ where a check fails.
 
 Examples:
   thinfer selftest
-  thinfer selftest --device cuda:0 --out selftest.json")]
+  thinfer selftest --device cuda:0 --out selftest.json
+  compute-sanitizer --tool memcheck thinfer selftest --quick")]
 pub(crate) struct Args {
     #[command(flatten)]
     device: DeviceArgs,
+    /// On a GPU, run every kernel once or twice and compare less: for memory
+    /// checkers
+    #[arg(long)]
+    quick: bool,
     /// Also write the result there, as JSON
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
@@ -42,7 +47,10 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<()> {
     let started = Instant::now();
     let checks = match chosen.device {
         Device::Cpu => selftest::cpu()?,
-        Device::Cuda(index) => selftest::cuda(&Gpu::open(index)?)?,
+        Device::Cuda(index) => {
+            let extent = if args.quick { Extent::Quick } else { Extent::Whole };
+            selftest::cuda(&Gpu::open(index)?, extent)?
+        }
     };
     let took = started.elapsed().as_secs_f64();
     let failed = checks.iter().filter(|check| !check.passed).count();
@@ -50,12 +58,14 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<()> {
         "thinfer": env!("CARGO_PKG_VERSION"),
         "device": chosen.device.to_string(),
         "device_name": chosen.name(),
+        "quick": args.quick,
         "checks": checks,
         "passed": checks.len() - failed,
         "failed": failed,
         "seconds": took,
     });
     if let Some(out) = &args.out {
+        output::check_free(out, args.force)?;
         thinfer::run::write_json(out, &json)?;
         context.say(&format!("wrote {}", out.display()));
     }

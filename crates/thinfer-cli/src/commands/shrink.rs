@@ -2,7 +2,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::json;
 use thinfer::data::table::human_bytes;
-use thinfer::export::{self, Format, Options, Samples};
+use thinfer::export::{self, Format, Options};
 use thinfer::shrink::{Proof, Saving, prove, some_test_rows};
 use thinfer::train::Silent;
 
@@ -57,7 +57,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<()> {
         )
     };
     let saving = Saving::of(&posterior.network, last)?;
-    let options = Options { samples: Samples::All, fold_norms: false, dense: false };
+    let options = Options { new_only: !args.force, ..Options::default() };
     let written = export::export(&info, &posterior, Format::Safetensors, &options, &path)?;
     let files: Vec<String> = written.files.iter().map(|file| file.display().to_string()).collect();
     context.say(&format!(

@@ -72,7 +72,9 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<()> {
     let mut json = serde_json::to_value(&study)?;
     json["run"] = json!(args.run.display().to_string());
     if let Some(out) = &args.out {
-        let bytes = samples.sharing(args.share)?.write(out)?;
+        let shared = samples.sharing(args.share)?;
+        output::check_free(out, args.force)?;
+        let bytes = shared.write(out)?;
         let shown = out.display().to_string();
         context.say(&format!("wrote {shown}, {bytes} bytes; read back and equal"));
         json["out"] = json!({ "file": shown, "share": args.share, "bytes": bytes });

@@ -56,9 +56,10 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<()> {
     let progress = Progress::new(context, &chosen);
     let name = chosen.to_string();
     let control = Control { stop, observer: &progress, device: chosen.device, device_name: &name };
-    let trained = run::train(&config, &folder, mode, &control);
+    let trained = run::train_and_hold(&config, &folder, mode, &control, 0);
     progress.finish();
-    let run = trained.map_err(|error| {
+    // Nobody may replace the run before its evaluation lies beside it.
+    let (run, _until_the_end) = trained.map_err(|error| {
         interrupt::explain(error, || {
             format!("interrupted after a checkpoint; go on with `{}`", args.resuming(&folder))
         })

@@ -29,7 +29,7 @@ fn damaged_and_resumed(file: &str, damage: fn(&Path)) -> String {
     damage(&workspace.path(file));
     let looked = workspace.succeeds(&["eval", "runs/tiny"]).stderr;
     let resumed = workspace.succeeds(&["train", "tiny.toml", "--resume"]).stderr;
-    let notice = resumed.lines().find(|line| line.starts_with("notice: ")).unwrap();
+    let notice = resumed.lines().find(|line| line.starts_with("warning: ")).unwrap();
     assert!(looked.contains(notice), "{looked}");
     assert!(looked.contains("the run is not finished: 0 of 1 chains"), "{looked}");
     assert_same(&workspace.path("runs/tiny"), &workspace.path("whole"), file);
@@ -38,12 +38,12 @@ fn damaged_and_resumed(file: &str, damage: fn(&Path)) -> String {
 
 #[test]
 fn a_truncated_checkpoint_is_passed_over() {
-    assert_snapshot!(damaged_and_resumed(NEWEST, cut), @"notice: runs/tiny/chain-0/checkpoint: the file is damaged (it is shorter than its header says); going on from runs/tiny/chain-0/checkpoint.previous, step 15");
+    assert_snapshot!(damaged_and_resumed(NEWEST, cut), @"warning: runs/tiny/chain-0/checkpoint: the file is damaged (it is shorter than its header says); going on from runs/tiny/chain-0/checkpoint.previous, step 15");
 }
 
 #[test]
 fn a_flipped_bit_in_a_checkpoint_is_passed_over() {
-    assert_snapshot!(damaged_and_resumed(NEWEST, flip), @"notice: runs/tiny/chain-0/checkpoint: the file is damaged (the checksum of its contents is wrong, or it was cut short); going on from runs/tiny/chain-0/checkpoint.previous, step 15");
+    assert_snapshot!(damaged_and_resumed(NEWEST, flip), @"warning: runs/tiny/chain-0/checkpoint: the file is damaged (the checksum of its contents is wrong, or it was cut short); going on from runs/tiny/chain-0/checkpoint.previous, step 15");
 }
 
 #[test]
@@ -74,6 +74,10 @@ fn an_early_sample_that_is_damaged_or_gone_is_left_out() {
             assert!(told.stderr.contains(early), "{}", told.stderr);
             assert!(told.stderr.contains("this sample is left out"), "{}", told.stderr);
         }
+        // A score without some of the samples is not that of the run, whoever wants to hear no notices.
+        let quiet = workspace.succeeds(&["eval", "runs/tiny", "--quiet"]).stderr;
+        assert!(quiet.starts_with("warning: ") && quiet.contains(early), "{quiet}");
+        assert_eq!(quiet.lines().count(), 1, "{quiet}");
         for command in ["shrink", "export"] {
             let told = workspace.succeeds(&[command, "runs/tiny"]).stderr;
             assert_eq!(told.matches("this sample is left out").count(), 1, "{told}");

@@ -61,7 +61,7 @@ fn help_of_train() {
           --resume           Go on with the run in the folder
           --force            Replace the run in the folder
           --device <DEVICE>  cpu, cuda or cuda:N [default: a GPU where one works]
-      -q, --quiet            Only results and errors, no progress or notices
+      -q, --quiet            Only results, warnings and errors
           --json             Print the result as one JSON object
       -h, --help             Print help
 
@@ -86,7 +86,7 @@ fn help_of_data() {
       check  Say what images are in a place, and whether they can be used
 
     Options:
-      -q, --quiet  Only results and errors, no progress or notices
+      -q, --quiet  Only results, warnings and errors
           --json   Print the result as one JSON object
       -h, --help   Print help
 
@@ -107,7 +107,7 @@ fn help_of_data() {
     Options:
           --out <DIR>   The folder to put it into [default: data/NAME]
           --from <URL>  Take the files from this address, not from the official one
-      -q, --quiet       Only results and errors, no progress or notices
+      -q, --quiet       Only results, warnings and errors
           --json        Print the result as one JSON object
       -h, --help        Print help
 
@@ -126,7 +126,7 @@ fn help_of_data() {
     Options:
           --kind <KIND>  What it is [default: by the names of the files] [possible
                          values: cifar10, cifar100, mnist, fashion-mnist, images]
-      -q, --quiet        Only results and errors, no progress or notices
+      -q, --quiet        Only results, warnings and errors
           --json         Print the result as one JSON object
       -h, --help         Print help
 
@@ -152,7 +152,7 @@ fn help_of_eval() {
           --ood <SET>        For images: how well these are told from the test
                              images
           --device <DEVICE>  cpu, cuda or cuda:N [default: a GPU where one works]
-      -q, --quiet            Only results and errors, no progress or notices
+      -q, --quiet            Only results, warnings and errors
           --json             Print the result as one JSON object
       -h, --help             Print help
 
@@ -181,7 +181,7 @@ fn help_of_predict() {
           --force            Replace FILE
           --all              For pictures: the probability of every class
           --device <DEVICE>  cpu, cuda or cuda:N [default: a GPU where one works]
-      -q, --quiet            Only results and errors, no progress or notices
+      -q, --quiet            Only results, warnings and errors
           --json             Print the result as one JSON object
       -h, --help             Print help
 
@@ -208,7 +208,7 @@ fn help_of_report() {
           --out <FILE>       Where to write [default: RUN/report.html]
           --force            Replace FILE
           --device <DEVICE>  cpu, cuda or cuda:N [default: a GPU where one works]
-      -q, --quiet            Only results and errors, no progress or notices
+      -q, --quiet            Only results, warnings and errors
           --json             Print the result as one JSON object
       -h, --help             Print help
 
@@ -233,7 +233,7 @@ fn help_of_compare() {
                              comparison.html]
           --force            Replace FILE
           --device <DEVICE>  cpu, cuda or cuda:N [default: a GPU where one works]
-      -q, --quiet            Only results and errors, no progress or notices
+      -q, --quiet            Only results, warnings and errors
           --json             Print the result as one JSON object
       -h, --help             Print help
 
@@ -269,7 +269,7 @@ fn help_of_reproduce() {
           --plan               Say what would run and what it would cost
           --collect            Print what --out holds, run nothing
           --device <DEVICE>    cpu, cuda or cuda:N [default: a GPU where one works]
-      -q, --quiet              Only results and errors, no progress or notices
+      -q, --quiet              Only results, warnings and errors
           --json               Print the result as one JSON object
       -h, --help               Print help
 
@@ -301,7 +301,7 @@ fn help_of_export() {
           --dense            Keep the full size, with zeros where pruned
           --out <FILE>       Where to write [default: RUN/posterior.FORMAT]
           --force            Replace FILE
-      -q, --quiet            Only results and errors, no progress or notices
+      -q, --quiet            Only results, warnings and errors
           --json             Print the result as one JSON object
       -h, --help             Print help
 
@@ -332,7 +332,7 @@ fn help_of_subnetwork() {
           --share <SHARE>    The share in FILE [default: 0.1]
           --force            Replace FILE
           --device <DEVICE>  cpu, cuda or cuda:N [default: a GPU where one works]
-      -q, --quiet            Only results and errors, no progress or notices
+      -q, --quiet            Only results, warnings and errors
           --json             Print the result as one JSON object
       -h, --help             Print help
 
@@ -363,7 +363,7 @@ fn help_of_methods() {
       [METHOD]  Say of this method alone what each setting means
 
     Options:
-      -q, --quiet  Only results and errors, no progress or notices
+      -q, --quiet  Only results, warnings and errors
           --json   Print the result as one JSON object
       -h, --help   Print help
 
@@ -423,7 +423,7 @@ fn help_of_completions() {
       <SHELL>  The shell [possible values: bash, elvish, fish, powershell, zsh]
 
     Options:
-      -q, --quiet  Only results and errors, no progress or notices
+      -q, --quiet  Only results, warnings and errors
           --json   Print the result as one JSON object
       -h, --help   Print help
 

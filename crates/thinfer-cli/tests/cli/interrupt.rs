@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use crate::workspace::{Workspace, assert_same};
+use crate::workspace::{TINY, Workspace, assert_same};
 
 /// 400 steps, each with a checkpoint.
 const LONG: [&str; 4] =
@@ -44,7 +44,7 @@ fn signal(child: &Child, name: &str) {
 
 #[test]
 fn a_terminated_run_says_how_to_go_on_and_does() {
-    for name in ["TERM", "INT"] {
+    for name in ["TERM", "INT", "HUP"] {
         let workspace = Workspace::new();
         workspace.succeeds(&arguments("whole", &["chains=2"]));
         let cut = arguments("cut", &["chains=2"]);
@@ -62,6 +62,102 @@ fn a_terminated_run_says_how_to_go_on_and_does() {
         workspace.succeeds(&words);
         assert_same(&workspace.path("whole"), &workspace.path("cut"), name);
     }
+}
+
+/// A run that would take an hour and writes no checkpoint by itself.
+fn endless<'a>(out: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+    let mut arguments = vec!["train", "endless.toml", "--quiet", "--out", out];
+    arguments.extend(more);
+    arguments
+}
+
+/// Starts a command and waits until a file or folder is there.
+fn start_until(workspace: &Workspace, arguments: &[&str], there: &str) -> Child {
+    let mut command = workspace.command();
+    command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let started = Instant::now();
+    while !workspace.path(there).exists() && child.try_wait().unwrap().is_none() {
+        assert!(started.elapsed() < Duration::from_secs(30), "no {there} after 30 s");
+        sleep(Duration::from_millis(1));
+    }
+    child
+}
+
+fn endless_workspace() -> Workspace {
+    let workspace = Workspace::new();
+    let endless = TINY.replace("epochs = 20\ncheckpoint_steps = 5", "epochs = 1000000");
+    assert!(!endless.contains("checkpoint_steps"));
+    workspace.write("endless.toml", &format!("{endless}checkpoint_seconds = 1e6\n"));
+    workspace
+}
+
+#[test]
+fn the_checkpoint_of_a_terminated_run_is_there_also_where_none_was_due() {
+    let workspace = endless_workspace();
+    let checkpoint = workspace.path("cut/chain-0/checkpoint");
+    let child = start_until(&workspace, &endless("cut", &[]), "cut/chain-0");
+    assert!(!checkpoint.exists());
+    signal(&child, "TERM");
+    let outcome = child.wait_with_output().unwrap();
+    let message = String::from_utf8(outcome.stderr).unwrap();
+    assert_eq!(outcome.status.code(), Some(130), "{message}");
+    assert!(message.starts_with("interrupted after a checkpoint; go on with `"), "{message}");
+    assert!(checkpoint.is_file(), "the message says that there is one");
+}
+
+#[test]
+fn a_run_that_is_killed_before_its_first_checkpoint_goes_on() {
+    let workspace = endless_workspace();
+    let mut child = start_until(&workspace, &endless("cut", &[]), "cut/run.json");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(!workspace.path("cut/chain-0/checkpoint").exists());
+    let message = workspace.fails(2, &endless("cut", &[]));
+    assert!(message.contains("already holds a run; continue it with --resume"), "{message}");
+    // Also where it had not come to its second file.
+    let _ = std::fs::remove_file(workspace.path("cut/config.toml"));
+    let _ = std::fs::remove_dir(workspace.path("cut/chain-0"));
+    let child = start_until(&workspace, &endless("cut", &["--resume"]), "cut/chain-0");
+    signal(&child, "TERM");
+    assert_eq!(child.wait_with_output().unwrap().status.code(), Some(130));
+    assert!(workspace.path("cut/config.toml").is_file());
+    workspace.succeeds(&["train", "tiny.toml", "--quiet", "--out", "cut", "--force"]);
+}
+
+/// A shell that ignores a signal hands that down, as `nohup` does.
+#[test]
+fn a_run_under_nohup_is_not_stopped_by_a_hangup() {
+    let workspace = Workspace::new();
+    let run = arguments("cut", &[]);
+    let mut command = Command::new("sh");
+    command.args(["-c", "trap '' HUP; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_thinfer")]);
+    command.args(&run).current_dir(workspace.path("")).env("CUDA_VISIBLE_DEVICES", "");
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let checkpoint = workspace.path("cut/chain-0/checkpoint");
+    while !checkpoint.exists() && child.try_wait().unwrap().is_none() {
+        sleep(Duration::from_millis(1));
+    }
+    signal(&child, "HUP");
+    let outcome = child.wait_with_output().unwrap();
+    let message = String::from_utf8_lossy(&outcome.stderr).into_owned();
+    assert_eq!(outcome.status.code(), Some(0), "{message}");
+}
+
+/// The limit is 512 or 1024 bytes, by the shell; `run.json` is larger.
+#[test]
+fn a_file_that_is_over_the_limit_of_the_system_is_an_error_with_words() {
+    let workspace = Workspace::new();
+    let mut command = Command::new("sh");
+    command.args(["-c", "ulimit -f 1; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_thinfer")]);
+    command.args(["train", "tiny.toml", "--quiet"]).env("CUDA_VISIBLE_DEVICES", "");
+    let outcome = command.current_dir(workspace.path("")).output().unwrap();
+    let message = String::from_utf8(outcome.stderr).unwrap();
+    assert_eq!(outcome.status.code(), Some(1), "{:?} {message}", outcome.status);
+    assert!(message.starts_with("error: could not write runs/tiny/run.json: "), "{message}");
+    assert!(message.contains("raise it with `ulimit -f`"), "{message}");
+    assert_eq!(std::fs::read_dir(workspace.path("runs/tiny")).unwrap().count(), 0);
+    workspace.succeeds(&["train", "tiny.toml", "--quiet"]);
 }
 
 /// Kills one run again and again, each time a while after it went on, then lets it finish.

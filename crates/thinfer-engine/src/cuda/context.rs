@@ -1,6 +1,6 @@
 //! One GPU: its context, its streams, the library handles and the compiled kernels.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cudarc::driver::sys::{
@@ -38,6 +38,10 @@ pub struct Gpu {
     modules: Mutex<BTreeMap<u64, Arc<CudaModule>>>,
     /// Machine code of kernels that were compiled ahead and are not loaded yet.
     ready: Mutex<BTreeMap<u64, Vec<u8>>>,
+    /// Kernels that were asked for, by source and name.
+    entries: Mutex<BTreeSet<(u64, String)>>,
+    /// What was put on the stream last, for the message of a fault.
+    pub(super) launched: Mutex<String>,
 }
 
 /// What compilers call Hopper with all its instructions.
@@ -127,6 +131,8 @@ impl Gpu {
             multiprocessors: multiprocessors.max(1) as u32,
             modules: Mutex::new(BTreeMap::new()),
             ready: Mutex::new(BTreeMap::new()),
+            entries: Mutex::new(BTreeSet::new()),
+            launched: Mutex::new("nothing".to_owned()),
         }))
     }
 
@@ -172,7 +178,15 @@ impl Gpu {
             modules.insert(key, module.clone());
             module
         };
+        locked(&self.entries).insert((nvrtc::digest(&source), entry.to_owned()));
         module.load_function(entry).named(entry)
+    }
+
+    /// Kernels of a source that nobody has asked for.
+    pub(super) fn unused<'a>(&self, source: &'a str) -> Vec<&'a str> {
+        let (entries, digest) = (locked(&self.entries), nvrtc::digest(&source));
+        let used = |entry: &str| entries.contains(&(digest, entry.to_owned()));
+        nvrtc::entries(source).filter(|entry| !used(entry)).collect()
     }
 
     /// Compiles kernels that will be asked for, all at once: a first start would wait for each.

@@ -189,7 +189,13 @@ impl Inference {
     }
 
     fn start(&mut self, from: Places, rows: Range<usize>) -> Result<(), EngineError> {
+        let done = self.enqueue_rows(from, rows);
+        done.map_err(|error| self.gpu.explain(error))
+    }
+
+    fn enqueue_rows(&mut self, from: Places, rows: Range<usize>) -> Result<(), EngineError> {
         let gpu = self.gpu.clone();
+        gpu.launching(format!("outputs for the rows {} to {}", rows.start, rows.end));
         let batch = self.plan.options().batch;
         if !rows.start.is_multiple_of(batch) || rows.end > self.rows {
             let (got, expected) = (rows.start, rows.start / batch * batch);
@@ -220,7 +226,8 @@ impl Inference {
     fn results_of(&self, rows: Range<usize>) -> Result<Vec<f32>, EngineError> {
         let width = self.outputs * 4;
         let mut bytes = vec![0; rows.len() * width];
-        self.gpu.read_from(&self.results, rows.start * width, &mut bytes)?;
+        let read = self.gpu.read_from(&self.results, rows.start * width, &mut bytes);
+        read.map_err(|error| self.gpu.explain(error))?;
         let value = |b: &[u8]| f32::from_le_bytes([b[0], b[1], b[2], b[3]]);
         Ok(bytes.chunks_exact(4).map(value).collect())
     }

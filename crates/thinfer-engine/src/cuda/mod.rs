@@ -10,6 +10,7 @@ mod context;
 mod conv;
 mod dnn;
 mod error;
+mod fault;
 mod fuse;
 mod hopper;
 mod inference;
@@ -38,7 +39,7 @@ pub use memory::MemoryPlan;
 pub use nvrtc::{cache_folder, try_compile};
 pub use plan::{CudaPlan, DeviceIo};
 pub use probe::{Device, Library, Report, probe};
-pub use selftest::{Check, selftest};
+pub use selftest::{Check, Extent, kernels_that_ran, selftest};
 pub use session::{Parts, Session, StepCalls, Tally};
 
 /// The arithmetic of activations, weights and their gradients on a GPU. Sums, statistics and

@@ -70,8 +70,20 @@ pub(crate) mod source {
         include_str!("kernels/sums.cuh"),
         include_str!("kernels/strided_filter.cu")
     );
+    /// All but those of convolutions for Hopper.
+    pub(crate) const USUAL: [&str; 9] =
+        [NORM, WHOLE, ELEMENTWISE, UNFOLD, POOL, CHANNELS, VARY, LOSS, DIRECT];
     /// Those of convolutions for Hopper.
     pub(crate) const HOPPER: [&str; 4] = [FILTER, NARROW, STRIDED, STRIDED_FILTER];
+}
+
+/// The names of the kernels in a source.
+pub(crate) fn entries(source: &str) -> impl Iterator<Item = &str> {
+    source.split("__global__ void ").skip(1).filter_map(|text| {
+        let bounded = text.strip_prefix("__launch_bounds__");
+        let text = bounded.and_then(|rest| rest.split_once(") ")).map_or(text, |(_, rest)| rest);
+        text.split('(').next()
+    })
 }
 
 /// NVRTC's version, where the library can be loaded.
@@ -202,6 +214,21 @@ mod tests {
     use std::thread;
 
     use super::*;
+
+    #[test]
+    fn kernels_are_found_by_name() {
+        let names = |source| entries(source).collect::<Vec<_>>();
+        assert_eq!(names(source::FILTER), ["filter_sum", "filter_parts"]);
+        assert_eq!(names(source::DIRECT), ["direct_forward", "direct_data", "direct_filter"]);
+        for source in source::USUAL.into_iter().chain(source::HOPPER) {
+            assert!(names(source).len() == source.matches("__global__").count());
+            assert!(
+                names(source)
+                    .iter()
+                    .all(|name| name.chars().all(|c| c.is_alphanumeric() || c == '_'))
+            );
+        }
+    }
 
     /// A kernel may be compiled by two threads at once; the file of one was renamed while the other wrote it.
     #[test]

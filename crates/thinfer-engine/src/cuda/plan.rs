@@ -315,6 +315,7 @@ impl CudaPlan {
         self.gpu.ctx.bind_to_thread().named("cuCtxSetCurrent")?;
         let workspace = self.gpu.address(&self.workspace);
         for step in steps {
+            self.gpu.launching(step.name());
             match step {
                 Bound::Kernel { function, config, args, beside, .. } => {
                     let slots: Vec<Slot> = args.iter().map(|a| self.slot(a, io)).collect();
@@ -515,7 +516,7 @@ impl<'a> Binder<'a> {
 }
 
 /// The plain kernel for a convolution that cuDNN has no engine for.
-fn direct_convolution(problem: &Problem, places: [Place; 3]) -> Launch {
+pub(super) fn direct_convolution(problem: &Problem, places: [Place; 3]) -> Launch {
     let g = &problem.geometry;
     let words = [
         g.input[0],

@@ -1,5 +1,6 @@
 //! The same networks on the CPU and on a GPU: outputs, losses, gradients and running statistics.
 
+mod crowded;
 mod draws;
 mod own;
 mod setting;
@@ -14,8 +15,9 @@ use super::Precision;
 use super::context::Gpu;
 use super::lower::PlanOptions;
 use super::networks::{Case, cases};
+use super::nvrtc::{self, source};
 use super::plan::CudaPlan;
-use crate::arena::Arena;
+use crate::arena::{Arena, Kernel};
 use crate::dataset::Dataset;
 use crate::error::EngineError;
 use crate::network::Network;
@@ -84,16 +86,48 @@ fn cap(precision: Precision) -> f64 {
 #[cfg(test)]
 pub(super) use self::draws::KERNELS;
 
+/// How much is compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extent {
+    /// Everything.
+    Whole,
+    /// Every kernel of ours, for memory checkers: no engines of the libraries are measured, no precision that differs in
+    /// the libraries alone, and no limits that take the CPU long to find.
+    Quick,
+}
+
 /// Compares the noise, every operation and whole networks with the CPU, in every precision.
-pub fn selftest(gpu: &Arc<Gpu>) -> Result<Vec<Check>, EngineError> {
+pub fn selftest(gpu: &Arc<Gpu>, extent: Extent) -> Result<Vec<Check>, EngineError> {
     let mut checks = draws::draws(gpu)?;
     checks.extend(own::own(gpu)?);
-    for precision in [Precision::F32, Precision::Tf32, Precision::Bf16] {
+    checks.extend(own::plain(gpu)?);
+    checks.extend(crowded::crowded(gpu, extent)?);
+    let precisions: &[Precision] = match extent {
+        Extent::Whole => &[Precision::F32, Precision::Tf32, Precision::Bf16],
+        Extent::Quick => &[Precision::F32, Precision::Bf16],
+    };
+    for precision in precisions {
         for case in cases()? {
-            checks.extend(compare(gpu, &case, precision)?);
+            checks.extend(compare(gpu, &case, *precision, extent)?);
         }
     }
     Ok(checks)
+}
+
+/// Whether every kernel of the engine that this GPU can run has run, and these besides; those that have not are named.
+pub fn kernels_that_ran(gpu: &Gpu, besides: &[Kernel]) -> Check {
+    let hopper: &[&str] = if gpu.is_hopper() { &source::HOPPER } else { &[] };
+    let session = super::session::KERNELS.map(|kernel| kernel.source);
+    let mut sources: Vec<&str> = source::USUAL.iter().chain(hopper).copied().collect();
+    sources.extend(session.into_iter().chain([crate::augment::CUDA_SOURCE]));
+    sources.extend(besides.iter().map(|kernel| kernel.source));
+    sources.sort_unstable();
+    sources.dedup();
+    let all: usize = sources.iter().map(|source| nvrtc::entries(source).count()).sum();
+    let unused: Vec<&str> = sources.iter().flat_map(|source| gpu.unused(source)).collect();
+    let names = if unused.is_empty() { String::new() } else { format!(": {}", unused.join(", ")) };
+    let name = format!("kernels of {all} that did not run{names}");
+    Check::new(name, Precision::Bf16, unused.len() as f64, 0.0)
 }
 
 /// What a device made of a setting.
@@ -294,13 +328,20 @@ fn nearest<'a>(
     Ok(most)
 }
 
-fn compare(gpu: &Arc<Gpu>, case: &Case, precision: Precision) -> Result<Vec<Check>, EngineError> {
+fn compare(
+    gpu: &Arc<Gpu>,
+    case: &Case,
+    precision: Precision,
+    extent: Extent,
+) -> Result<Vec<Check>, EngineError> {
     let batch = case.batch * case.network.repeats();
-    let (hasty, deterministic, training) = (case.hasty, true, true);
+    let (deterministic, training) = (true, true);
+    let hasty = case.hasty || extent == Extent::Quick;
     let options = PlanOptions { batch, precision, deterministic, training, hasty };
     let mut plan = CudaPlan::new(gpu, &case.network, options)?;
+    let steady = has_kinks(&case.network) && extent == Extent::Whole;
     let manners: &[Manner] =
-        if has_kinks(&case.network) { &[Manner::Usual, Manner::Steady] } else { &[Manner::Usual] };
+        if steady { &[Manner::Usual, Manner::Steady] } else { &[Manner::Usual] };
     let mut checks = Vec::new();
     for manner in manners {
         checks.extend(compare_with(gpu, case, &mut plan, *manner)?);

@@ -29,9 +29,7 @@ const fn kernel(source: &'static str, entry: &'static str) -> Kernel {
     Kernel { source, entry, defines: &[] }
 }
 
-/// Kernels that a session launches besides those of the plan and of the method, for a test that
-/// compiles them all.
-#[cfg(test)]
+/// Kernels that a session launches besides those of the plan and of the method.
 pub(crate) const KERNELS: [Kernel; 4] = [LOWER, CLIP_PARTIAL, CLIP_FACTOR, ADVANCE];
 
 /// Blocks a multiprocessor gets in a pass over flat buffers.
@@ -239,8 +237,9 @@ impl Session {
     /// Copies weights and statistics back.
     pub fn pull_weights(&self, arena: &mut Arena) -> Result<(), EngineError> {
         let (weights, stats) = arena.trained_mut();
-        self.gpu.read_beside(&self.weights, weights)?;
-        self.gpu.read_beside(&self.stats, stats)
+        let weights = self.gpu.read_beside(&self.weights, weights);
+        let both = weights.and_then(|()| self.gpu.read_beside(&self.stats, stats));
+        both.map_err(|error| self.gpu.explain(error))
     }
 
     /// Copies back what only the method reads: its state, and what the network last read where that
@@ -295,6 +294,17 @@ impl Session {
         steps: &[StepCalls],
         key: [u32; 6],
     ) -> Result<Tally, EngineError> {
+        let done = self.run_steps(order, first, steps, key);
+        done.map_err(|error| self.gpu.explain(error))
+    }
+
+    fn run_steps(
+        &mut self,
+        order: &[u32],
+        first: usize,
+        steps: &[StepCalls],
+        key: [u32; 6],
+    ) -> Result<Tally, EngineError> {
         let last = first + steps.len();
         if last > self.steps {
             let (got, expected) = (last, self.steps);
@@ -322,6 +332,8 @@ impl Session {
         gpu.write(&mut self.key, &key)?;
         gpu.write(&mut self.tally, &[0.0; 4])?;
         gpu.write(&mut self.clipped, &[0])?;
+        let batch = self.stages[0].batch;
+        gpu.launching(format!("steps {first} to {last} of an epoch, {batch} examples each"));
         for step in first..last {
             let stage = usize::from(step >= whole);
             let graph = self.stages[stage].graph.as_ref();

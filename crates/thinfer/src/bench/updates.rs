@@ -8,7 +8,7 @@ use thinfer_engine::cuda::{self, Gpu, PlanOptions, Precision, Session, Source, S
 use thinfer_engine::noise::{Key, Stream};
 use thinfer_engine::{Arena, Call, Law, Mixture, Network};
 
-use super::{Options, cpu_copy, median, memory, network_of};
+use super::{Options, cpu_copy, memory, middle, network_of, repeated};
 use crate::config::{Config, MethodKind};
 use crate::data::table::available_memory;
 use crate::error::Result;
@@ -105,7 +105,13 @@ pub fn updates(device: Device, options: &Options) -> Result<Updates> {
 
 /// A step in the middle of a run, with noise where the method has any.
 fn tick(step: u64) -> Tick {
-    let rates = Rates { step_size: 1e-6, temperature: 1e-3, eta: 1e-3, decay_factor: 1.0 };
+    let rates = Rates {
+        step_size: 1e-6,
+        step_size_before: 1e-6,
+        temperature: 1e-3,
+        eta: 1e-3,
+        decay_factor: 1.0,
+    };
     // The last epoch of a run of 200, in which cyclical samplers have noise.
     Tick { step, epoch: 199, rates }
 }
@@ -169,12 +175,13 @@ fn on_cpu(ready: &mut Ready) -> Result<f64> {
     Key::new(1, 0, Stream::Inputs).normals(0, 0, &mut gradient);
     arena.set_gradient(&gradient)?;
     let mut step = 0;
-    median(|| {
+    let times = repeated(|| {
         step += 1;
         method.materialize(arena, tick(step));
         method.update(arena, tick(step));
         Ok(())
-    })
+    })?;
+    Ok(middle(&times))
 }
 
 fn on_gpu(gpu: &Arc<Gpu>, network: &Network, ready: &Ready, options: &Options) -> Result<f64> {

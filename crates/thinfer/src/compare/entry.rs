@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::config::{Config, Members, MethodKind};
 use crate::error::{Error, Result};
 use crate::evaluate::evaluate;
+use crate::files::read_json;
 use crate::images::judge;
 use crate::run::{Inputs, RunInfo, Trained, method_bytes, open};
 use crate::train::{Device, Observer, OnCuda, read_times, snapshot_path};
@@ -84,8 +85,8 @@ impl Entry {
         let config = &info.config;
         let epochs = config.train.epochs;
         let chains = config.chains as u32;
-        let times: Vec<_> =
-            (0..chains).map(|chain| read_times(&folder.join(format!("chain-{chain}")))).collect();
+        let times = |chain| read_times(&folder.join(format!("chain-{chain}")), observer);
+        let times: Vec<_> = (0..chains).map(times).collect();
         let path = folder.join("evaluation.json");
         // The last epoch always leaves a sample, and an evaluation is only kept of a whole run.
         let at_end = |chain: u32| snapshot_path(folder, chain, epochs - 1).exists();
@@ -132,16 +133,14 @@ fn evaluated(
     device: Device,
     observer: &dyn Observer,
 ) -> Result<Evaluated> {
+    let run = folder.display();
+    let advice =
+        format!("write it again with `thinfer eval {run} --out {run}/evaluation.json --force`");
     let damaged = |problem: serde_json::Error| {
-        let run = folder.display();
-        let problem = format!(
-            "cannot be read: {problem}; write it again with `thinfer eval {run} --out {run}/evaluation.json --force`"
-        );
-        Error::store(path, problem)
+        Error::store(path, format!("cannot be read: {problem}; {advice}"))
     };
-    let json = if path.exists() {
-        let text = std::fs::read_to_string(path).map_err(|e| Error::file("read", path, e))?;
-        serde_json::from_str(&text).map_err(damaged)?
+    let json = if let Some(kept) = read_json(path, &advice)? {
+        kept
     } else {
         match open(folder, observer)? {
             Trained::Table(run) => {

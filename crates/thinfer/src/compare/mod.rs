@@ -78,7 +78,8 @@ impl Comparison {
 /// Puts runs beside each other. Those that predict images and were not evaluated yet compute on
 /// `device`.
 pub fn compare(folders: &[PathBuf], device: Device, observer: &dyn Observer) -> Result<Comparison> {
-    let infos = folders.iter().map(|folder| read_info(folder)).collect::<Result<Vec<_>>>()?;
+    let infos =
+        folders.iter().map(|folder| read_info(folder, observer)).collect::<Result<Vec<_>>>()?;
     let Some(first) = infos.first() else {
         return Err(Error::config("RUN", "is missing; give the folders of the runs to compare"));
     };

@@ -405,9 +405,29 @@ pub fn find(name: &str) -> Option<Key> {
 /// What the key of a table that says which one it is may be called.
 const WHICH: [&str; 3] = ["kind", "name", "type"];
 
+/// The table nearest to the one that `name` is in, where there is no table of that name.
+pub fn nearest_table(name: &str) -> Option<&'static str> {
+    let (table, _) = split(name);
+    let tables = || keys().map(|k| split(k.name).0);
+    if tables().any(|known| known == table) {
+        return None;
+    }
+    let near = tables().map(|known| (strsim::jaro_winkler(table, known), known));
+    let near = near.max_by(|a, b| a.0.total_cmp(&b.0));
+    near.filter(|(score, _)| *score > 0.8).map(|(_, known)| known)
+}
+
 /// The valid name nearest to `name`, if any is near. Keys of the same table come first, unless
-/// exactly one other table has a key with the same last part.
+/// exactly one other table has a key with the same last part. A table that is not there stands for
+/// the nearest one that is: `[dta]` for `[data]`.
 pub fn nearest(name: &str) -> Option<&'static str> {
+    if let Some(table) = nearest_table(name) {
+        let (_, last) = split(name);
+        let meant = format!("{table}.{last}");
+        let inside = keys().filter(|k| split(k.name).0 == table);
+        let near = || best(inside, |k| strsim::jaro_winkler(last, split(k.name).1), 0.8);
+        return find(&meant).map(|key| key.name).or_else(near);
+    }
     let (table, last) = split(name);
     let inside = || keys().filter(|k| split(k.name).0 == table);
     if WHICH.contains(&last)
@@ -562,6 +582,19 @@ mod tests {
         assert_eq!(nearest("hard_treshold"), Some("prune.hard_threshold"));
         assert_eq!(nearest("schedule.stepsize.value"), Some("schedule.step_size.value"));
         assert_eq!(nearest("qqqq"), None);
+        // A slip in the name of the table, which is alike in no other way.
+        for (slip, key) in [
+            ("dta.kind", "data.kind"),
+            ("Data.path", "data.path"),
+            ("modle.hidden", "model.hidden"),
+            ("metod.kind", "method.kind"),
+            ("schedule.step_sizes.value", "schedule.step_size.value"),
+        ] {
+            assert_eq!(nearest_table(slip), Some(key.rsplit_once('.').unwrap().0), "{slip}");
+            assert_eq!(nearest(slip), Some(key), "{slip}");
+        }
+        assert_eq!((nearest("dta.zzzz"), nearest_table("dta.zzzz")), (None, Some("data")));
+        assert_eq!((nearest_table("data.kind"), nearest_table("seed")), (None, None));
     }
 
     #[test]

@@ -48,8 +48,13 @@ pub struct Config {
 }
 
 impl Config {
-    /// Reads a file and applies `--set` overrides.
+    /// Reads a file and applies `--set` overrides. One of them must say what `data.kind` is: a file
+    /// that forgets it would train on simulated data.
     pub fn read(path: &Path, overrides: &[String]) -> Result<Self> {
+        let ending = path.extension().map(|e| e.to_string_lossy().to_lowercase());
+        if ["csv", "tsv", "parquet", "pq"].iter().any(|table| ending.as_deref() == Some(table)) {
+            return Err(table_for_settings(path));
+        }
         let text = std::fs::read_to_string(path).map_err(|e| match e.kind() {
             std::io::ErrorKind::InvalidData => {
                 let problem = "is not text in UTF-8; give a configuration in TOML";
@@ -57,7 +62,13 @@ impl Config {
             }
             _ => Error::file("read", path, e),
         })?;
-        Self::parse(&text, overrides).map_err(|error| match error {
+        let read = || {
+            let settings = settings(&text, overrides)?;
+            check_keys(&settings)?;
+            check_names_data(&settings)?;
+            Self::resolve(&settings)
+        };
+        read().map_err(|error| match error {
             Error::Config { key, problem } if key.is_empty() => {
                 Error::config(path.display().to_string(), problem)
             }
@@ -67,24 +78,12 @@ impl Config {
 
     /// Parses text and applies overrides of the form `a.b=c`.
     pub fn parse(text: &str, overrides: &[String]) -> Result<Self> {
-        let table: Table = toml::from_str(text).map_err(|e| {
-            Error::config("", format!("is not valid TOML: {}", e.to_string().trim_end()))
-        })?;
-        let mut settings = BTreeMap::new();
-        flatten("", &table, &mut settings);
-        for given in overrides {
-            let (key, value) = parse_override(given)?;
-            settings.insert(key, value);
-        }
-        Self::resolve(&settings)
+        Self::resolve(&settings(text, overrides)?)
     }
 
     /// Checks settings key by key and fills in what the preset says.
     pub fn resolve(settings: &BTreeMap<String, Value>) -> Result<Self> {
-        check_format(settings)?;
-        for (name, value) in settings {
-            check_key(name, value)?;
-        }
+        check_keys(settings)?;
         let preset = match settings.get("preset").and_then(Value::as_str) {
             Some("paper") => Preset::Paper,
             Some("reference-code") => Preset::ReferenceCode,
@@ -286,6 +285,42 @@ impl Config {
     }
 }
 
+/// What a file and overrides say, by the full names of the keys.
+fn settings(text: &str, overrides: &[String]) -> Result<BTreeMap<String, Value>> {
+    let table: Table = toml::from_str(text).map_err(|e| {
+        Error::config("", format!("is not valid TOML: {}", e.to_string().trim_end()))
+    })?;
+    let mut settings = BTreeMap::new();
+    flatten("", &table, &mut settings);
+    for given in overrides {
+        let (key, value) = parse_override(given)?;
+        settings.insert(key, value);
+    }
+    Ok(settings)
+}
+
+/// How to say that a table was given where settings are expected.
+fn table_for_settings(path: &Path) -> Error {
+    let file = path.display();
+    let problem = format!(
+        "is a table, and a configuration is expected; write a .toml file with [data], kind = \"table\", path = \"{file}\" and target = \"COLUMN\" (docs/guide.md has an example), or find the variables that matter with `thinfer select {file} --target COLUMN`"
+    );
+    Error::config(file.to_string(), problem)
+}
+
+/// Refuses settings that do not say what to train on.
+fn check_names_data(settings: &BTreeMap<String, Value>) -> Result<()> {
+    if settings.contains_key("data.kind") {
+        return Ok(());
+    }
+    let problem = if settings.contains_key("data.path") || settings.contains_key("data.target") {
+        "is missing, so it is not known what data.path is; give kind = \"table\" or \"images\" under [data]"
+    } else {
+        "is missing, so it is not known what to train on; give under [data] kind = \"table\" with path and target for your own table, or another kind of docs/config.md, such as \"example1\" for simulated data"
+    };
+    Err(Error::config("data.kind", problem))
+}
+
 fn is_images(kind: &str) -> bool {
     let kind: std::result::Result<DataKind, _> = Value::String(kind.to_owned()).try_into();
     kind.is_ok_and(DataKind::is_images)
@@ -354,6 +389,11 @@ fn check_format(settings: &BTreeMap<String, Value>) -> Result<()> {
     }
 }
 
+fn check_keys(settings: &BTreeMap<String, Value>) -> Result<()> {
+    check_format(settings)?;
+    settings.iter().try_for_each(|(name, value)| check_key(name, value))
+}
+
 fn check_key(name: &str, value: &Value) -> Result<()> {
     let Some(key) = keys::find(name) else {
         let inside = |key: &keys::Key| key.name.split_once('.').is_some_and(|k| k.0 == name);
@@ -362,9 +402,10 @@ fn check_key(name: &str, value: &Value) -> Result<()> {
                 format!("is a table of settings; give one of them, such as `{}`", first.name);
             return Err(Error::config(name, problem));
         }
-        let problem = match keys::nearest(name) {
-            Some(near) => format!("is not a key; did you mean `{near}`?"),
-            None => "is not a key; docs/config.md lists all of them".to_owned(),
+        let problem = match (keys::nearest(name), keys::nearest_table(name)) {
+            (Some(near), _) => format!("is not a key; did you mean `{near}`?"),
+            (None, Some(table)) => format!("is not a key; did you mean the table `[{table}]`?"),
+            (None, None) => "is not a key; docs/config.md lists all of them".to_owned(),
         };
         return Err(Error::config(name, problem));
     };

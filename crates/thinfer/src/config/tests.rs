@@ -179,3 +179,52 @@ fn a_choice_that_came_later_is_part_of_the_settings_only_where_it_is_made() {
     assert_eq!(before, config(&["prune.after_freeze=em"]));
     assert_ne!(before.fingerprint().unwrap(), after.fingerprint().unwrap());
 }
+
+fn read(name: &str, text: &str, overrides: &[&str]) -> Result<Config> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(name);
+    std::fs::write(&path, text).unwrap();
+    let overrides: Vec<String> = overrides.iter().map(|s| (*s).to_owned()).collect();
+    Config::read(&path, &overrides)
+}
+
+#[test]
+fn a_file_must_say_what_to_train_on() {
+    let refused = |text: &str| {
+        let error = read("a.toml", text, &[]).unwrap_err();
+        assert_eq!(error.exit_code(), 2);
+        error.to_string()
+    };
+    for text in ["", "[train]\nepochs = 3", "[data]\nseed = 3"] {
+        let told = refused(text);
+        assert!(told.starts_with("`data.kind`: is missing, so it is not known what to"), "{told}");
+        assert!(told.contains("kind = \"table\"") && told.contains("\"example1\""), "{told}");
+    }
+    let told = refused("[data]\npath = \"a.csv\"\ntarget = \"y\"");
+    assert!(told.contains("not known what data.path is; give kind = \"table\""), "{told}");
+    // What is wrong with the keys comes first.
+    assert!(refused("[dta]\nkind = \"table\"").contains("did you mean `data.kind`?"));
+    assert!(read("a.toml", "", &["data.kind=example2"]).is_ok());
+    assert!(read("a.toml", "[data]\nkind = \"shapes\"", &[]).is_ok());
+}
+
+#[test]
+fn a_table_in_the_place_of_settings_gets_advice() {
+    for name in ["houses.csv", "houses.TSV", "houses.parquet", "houses.pq"] {
+        let error = read(name, "price,rooms\n1,2\n", &[]).unwrap_err();
+        assert_eq!(error.exit_code(), 2);
+        let told = error.to_string();
+        assert!(!told.contains("TOML parse error"), "{told}");
+        for part in ["is a table", "kind = \"table\"", "target = ", "thinfer select "] {
+            assert!(told.contains(part), "{told}");
+        }
+    }
+}
+
+#[test]
+fn a_table_of_settings_with_a_slip_in_its_name_is_found() {
+    let told = problem("[dta]\nkind = \"table\"", &[]);
+    assert_eq!(told, "`dta.kind`: is not a key; did you mean `data.kind`?");
+    let told = problem("[dta]\nzzzz = 1", &[]);
+    assert_eq!(told, "`dta.zzzz`: is not a key; did you mean the table `[data]`?");
+}

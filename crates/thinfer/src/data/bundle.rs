@@ -7,10 +7,11 @@ use serde::{Deserialize, Serialize};
 use thinfer_engine::Dataset;
 use thinfer_engine::noise::{Key, Stream};
 
-use super::hints::{could_be_classes, could_be_numbers};
+use super::hints::{could_be_classes, could_be_numbers, numbers_for_classes};
 use super::simulate::{Example, Part, Variant};
 use super::table::{
-    Encoding, Notes, Table, Target, Task, available_memory, check_memory, infer_task, learn_target,
+    Encoding, Notes, ReadOptions, Table, Target, Task, available_memory, check_memory, infer_task,
+    learn_target,
 };
 use crate::config::{Config, DataConfig, TaskChoice};
 use crate::error::{Error, Result};
@@ -87,10 +88,11 @@ impl Bundle {
         }
         let path = data.path.as_deref().unwrap_or_default();
         let target = data.target.as_deref().unwrap_or_default();
-        let table = Table::read(Path::new(path))?;
+        let (table, read) = Table::read_noted(Path::new(path), &ReadOptions::default())?;
         let mut bundle = Self::from_table(&table, target, data.task, data.holdout, config.seed)
             .map_err(of_a_file)?;
         bundle.notes.iter_mut().for_each(|note| *note = keys_for_options(note));
+        bundle.notes.splice(0..0, read);
         Ok(bundle)
     }
 
@@ -145,6 +147,9 @@ impl Bundle {
         seed: u64,
     ) -> Result<Self> {
         check_holdout("data.holdout", holdout)?;
+        if task != TaskChoice::Classification {
+            numbers_for_classes(table, target)?;
+        }
         let given = task;
         let task = match given {
             TaskChoice::Auto => infer_task(table, target)?,

@@ -1,7 +1,13 @@
 //! What a table may mean although its cells say something else. Nothing here changes how a table is
 //! read; the user is told, and decides.
 
+use std::collections::BTreeSet;
+
 use super::table::{Table, Values};
+use crate::error::{Error, Result};
+
+/// More levels of text than this that begin with a number are measurements, not classes.
+const MOST_MEASURED: usize = 20;
 
 /// Whole numbers that may well be the names of classes, at most.
 const MOST_CODES: usize = 10;
@@ -49,6 +55,33 @@ pub(super) fn could_be_numbers(table: &Table) -> Option<String> {
     })
 }
 
+/// Refuses a target of text whose cells are numbers with other signs (`0,5`, `5 %`), or numbers with
+/// a unit that are many (`12.5 kg`): as classes they would be learned one by one.
+pub(super) fn numbers_for_classes(table: &Table, target: &str) -> Result<()> {
+    let column = table.columns.iter().find(|column| column.name == target);
+    let Some(Values::Text(cells)) = column.map(|column| &column.values) else { return Ok(()) };
+    let levels: BTreeSet<&String> = cells.iter().flatten().collect();
+    let plain = |cell: &str| cell.parse::<f64>().is_ok();
+    let signs = levels.iter().any(|cell| is_dressed(cell))
+        && levels.iter().all(|cell| is_dressed(cell) || plain(cell));
+    let units = levels.len() > MOST_MEASURED && levels.iter().all(|cell| is_measured(cell));
+    match levels.first() {
+        Some(first) if signs || units => Err(Error::Data(format!(
+            "the target `{target}` is text that looks like numbers (\"{first}\"); write numbers as 1234.5, without other signs, or where these are classes, say so with --task classification"
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// Whether a cell is a number with at most a short unit behind it.
+fn is_measured(cell: &str) -> bool {
+    let bare = cell.trim_start_matches(['$', '€', '£', '+', '-']).trim_start();
+    let unit = bare.trim_start_matches(|c: char| c.is_ascii_digit() || ".,' ".contains(c));
+    let short =
+        unit.chars().count() <= 4 && unit.chars().all(|c| c.is_alphabetic() || "%€°".contains(c));
+    bare.starts_with(|c: char| c.is_ascii_digit()) && short
+}
+
 /// Whether a cell is a number with a sign of money or percent, with commas between thousands, or with a
 /// decimal comma.
 fn is_dressed(cell: &str) -> bool {
@@ -82,6 +115,40 @@ mod tests {
         let values = Values::Text(cells.iter().map(cell).collect());
         let columns = vec![Column { name: "x".into(), values }];
         could_be_numbers(&Table { path: "t.csv".into(), columns })
+    }
+
+    #[test]
+    fn a_target_that_looks_like_numbers_is_no_list_of_classes() {
+        let refused = |cells: &[String]| {
+            let values = Values::Text(cells.iter().cloned().map(Some).collect());
+            let columns = vec![Column { name: "y".into(), values }];
+            let table = Table { path: "t.csv".into(), columns };
+            numbers_for_classes(&table, "y").map_err(|error| error.to_string())
+        };
+        let made = |count: usize, cell: &dyn Fn(usize) -> String| -> Vec<String> {
+            (0..count).map(cell).collect()
+        };
+        for cells in [
+            made(30, &|i| format!("{i},5")),
+            made(3, &|i| format!("{i} %")),
+            made(30, &|i| format!("{i}.5 kg")),
+            made(30, &|i| format!("1.{i:03},50")),
+        ] {
+            let told = refused(&cells).unwrap_err();
+            assert!(
+                told.starts_with("the target `y` is text that looks like numbers (\""),
+                "{told}"
+            );
+            assert!(told.ends_with("say so with --task classification"), "{told}");
+        }
+        for cells in [
+            made(30, &|i| format!("n{i}")),
+            made(10, &|i| format!("{i}th")),
+            made(30, &|i| format!("2024-01-{i:02}")),
+            made(30, &|i| format!("{i}-{}", i + 1)),
+        ] {
+            assert_eq!(refused(&cells), Ok(()));
+        }
     }
 
     #[test]

@@ -151,4 +151,24 @@ mod tests {
             }
         }
     }
+
+    /// A channel that is nearly constant has a variance as small as eps.
+    #[test]
+    fn a_folded_norm_has_its_eps() {
+        let shape = Shape { height: 8, width: 8, channels: 3 };
+        let network = image_network("resnet18-cifar", shape, 5).unwrap();
+        let mut weights = weights_of(&network, 1);
+        let Some(Op::BatchNorm { variance, eps, .. }) =
+            network.nodes().iter().map(|n| &n.op).find(|op| matches!(op, Op::BatchNorm { .. }))
+        else {
+            panic!("no norm")
+        };
+        weights.stats[network.stats()[*variance].range()].fill(*eps as f32);
+        let (folded, small) = fold_norms(&network, &weights).unwrap();
+        let want = outputs(&network, &weights, 3);
+        let largest = want.iter().fold(0f32, |most, v| most.max(v.abs()));
+        for (got, want) in outputs(&folded, &small, 3).iter().zip(&want) {
+            assert!((got - want).abs() < 1e-4 * largest, "{got} {want}");
+        }
+    }
 }

@@ -15,7 +15,6 @@ mod testing;
 #[cfg(test)]
 mod tests;
 
-use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -29,10 +28,10 @@ use self::check::{Expected, LIMIT, Probe, compare};
 use self::onnx::{MEAN, MEANS};
 use self::part::{Part, chosen, parts};
 use crate::error::{Error, Result};
+use crate::files::Draft;
 use crate::posterior::Posterior;
 use crate::run::RunInfo;
 use crate::train::Snapshot;
-use crate::train::container::write_whole;
 
 /// The format of an export.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -139,15 +138,17 @@ pub fn export(
             let files = vec![(path.to_owned(), bytes), (description_path(path), text)];
             let equal = options.dense && !options.fold_norms;
             let limit = if equal { 0.0 } else { LIMIT };
-            let difference =
-                publish(&files, |bytes| check_tensors(path, &probe, &expected, &bytes, limit))?;
+            let difference = publish(&files, options.new_only, |bytes| {
+                check_tensors(path, &probe, &expected, &bytes, limit)
+            })?;
             (files, difference)
         }
         Format::Onnx => {
             let text = serde_json::to_string(&about).map_err(written)?;
             let files = vec![(path.to_owned(), onnx::to_bytes(info, &parts, &text)?)];
-            let difference =
-                publish(&files, |bytes| check_graph(&parts, &probe, &expected, bytes))?;
+            let difference = publish(&files, options.new_only, |bytes| {
+                check_graph(&parts, &probe, &expected, bytes)
+            })?;
             (files, difference)
         }
     };
@@ -205,43 +206,40 @@ fn check_graph(parts: &[Part], probe: &Probe, expected: &Expected, bytes: Vec<u8
     Ok(worst)
 }
 
-/// Writes files beside their places, reads the first one back and gives all of them their names
-/// where `check` is content with it; otherwise what was at those places stays.
+/// Writes files beside their places, reads them back and gives all of them their names where `check`
+/// is content with the first; otherwise what was at those places stays.
 fn publish(
     files: &[(PathBuf, Vec<u8>)],
+    new_only: bool,
     check: impl FnOnce(Vec<u8>) -> Result<f64>,
 ) -> Result<f64> {
-    let beside: Vec<PathBuf> = files.iter().map(|(path, _)| unchecked(path)).collect();
-    let checked = || -> Result<f64> {
-        for ((_, bytes), beside) in files.iter().zip(&beside) {
-            write_whole(beside, bytes)?;
-            let read = fs::read(beside).map_err(|e| Error::file("read back", beside, e))?;
-            if read != *bytes {
-                return Err(Error::Promise(format!(
-                    "{}: the disk did not keep what was written; check it and export again",
-                    beside.display()
-                )));
-            }
+    let mut drafts = Vec::with_capacity(files.len());
+    let mut first = None;
+    for (path, bytes) in files {
+        let draft = Draft::of(path, bytes)?;
+        let read = draft.read_back()?;
+        if read != *bytes {
+            return Err(Error::Promise(format!(
+                "{}: the disk did not keep what was written; check it and export again",
+                path.display()
+            )));
         }
-        let read = fs::read(&beside[0]).map_err(|e| Error::file("read back", &beside[0], e))?;
-        let difference = check(read)?;
-        for ((path, _), beside) in files.iter().zip(&beside) {
-            fs::rename(beside, path).map_err(|e| Error::file("rename", path, e))?;
-        }
-        Ok(difference)
-    };
-    let result = checked();
-    if result.is_err() {
-        for path in &beside {
-            // It may not have been written at all.
-            let _ = fs::remove_file(path);
+        first.get_or_insert(read);
+        drafts.push(draft);
+    }
+    let difference = check(first.unwrap_or_default())?;
+    for draft in drafts {
+        if new_only { draft.create()? } else { draft.replace()? }
+    }
+    // Two exports at once may take turns with their files, and then one of them sees it here.
+    for (path, bytes) in files {
+        let found = fs::read(path).map_err(|e| Error::file("read back", path, e))?;
+        if found != *bytes {
+            return Err(Error::Promise(format!(
+                "{} was replaced by another program while this one wrote; export again when that has ended",
+                path.display()
+            )));
         }
     }
-    result
-}
-
-fn unchecked(path: &Path) -> PathBuf {
-    let mut name: OsString = path.file_name().unwrap_or_default().to_owned();
-    name.push(".unchecked");
-    path.with_file_name(name)
+    Ok(difference)
 }

@@ -22,7 +22,7 @@ fn everywhere(info: &RunInfo, samples: &[Samples], ways: &[(bool, bool)]) -> (us
         for (samples, (dense, fold_norms)) in
             samples.iter().flat_map(|samples| ways.iter().map(move |way| (*samples, *way)))
         {
-            let options = Options { samples, fold_norms, dense };
+            let options = Options { samples, fold_norms, dense, ..Options::default() };
             let path = default_path(folder.path(), &posterior, samples, format);
             let exported = export(info, &posterior, format, &options, &path).unwrap();
             assert!(exported.files.iter().all(|file| file.is_file()));
@@ -198,7 +198,7 @@ fn a_wrong_number_breaks_the_promise_and_leaves_what_was_there() {
     let at = good.windows(4).position(|bytes| bytes == weight).unwrap();
     let mut bad = good;
     bad[at + 3] ^= 0x80;
-    let error = publish(&[(path.clone(), bad)], check).unwrap_err();
+    let error = publish(&[(path.clone(), bad)], false, check).unwrap_err();
     assert_eq!(error.exit_code(), 3);
     assert!(error.to_string().contains("of `probabilities` for made-up row 1 is"), "{error}");
     assert_eq!(fs::read_to_string(&path).unwrap(), "before");
@@ -213,6 +213,28 @@ fn a_wrong_number_breaks_the_promise_and_leaves_what_was_there() {
     bad[at + 2] ^= 1;
     assert!(check(bad).unwrap_err().to_string().contains("of `sample 0` for made-up row"));
     assert!(check(good[..good.len() / 2].to_vec()).is_err());
+}
+
+/// Another program exports to the same place between the check of this one and its renames.
+#[test]
+fn two_exports_at_once_leave_the_files_of_one_of_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = |name: &str| folder.path().join(name);
+    let files = |text: &str| {
+        vec![(place("a"), text.as_bytes().to_vec()), (place("b"), text.as_bytes().to_vec())]
+    };
+    let both = || ["a", "b"].map(|name| fs::read_to_string(place(name)).unwrap());
+    let other = |new_only| move |_: Vec<u8>| publish(&files("theirs"), new_only, |_| Ok(0.0));
+    assert_eq!(publish(&files("ours"), false, other(false)).unwrap(), 0.0);
+    assert_eq!(both(), ["ours", "ours"]);
+    // Who may not replace anything keeps what came in the meantime.
+    for name in ["a", "b"] {
+        fs::remove_file(place(name)).unwrap();
+    }
+    let error = publish(&files("ours"), true, other(true)).unwrap_err().to_string();
+    assert!(error.contains("in the meantime, and is kept"), "{error}");
+    assert_eq!(both(), ["theirs", "theirs"]);
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2, "nothing else is left");
 }
 
 #[test]

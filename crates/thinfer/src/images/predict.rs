@@ -213,7 +213,7 @@ impl ImagePredictions {
     pub fn write(&self, path: &Path, every_class: bool) -> Result<()> {
         let mut bytes = Vec::new();
         self.write_csv(&mut bytes, every_class).map_err(|e| Error::file("write", path, e))?;
-        crate::train::container::write_whole(path, &bytes)
+        crate::files::write_whole(path, &bytes)
     }
 }
 

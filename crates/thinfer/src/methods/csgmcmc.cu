@@ -1,4 +1,4 @@
-// cSGHMC, as in csgmcmc.rs: u <- beta u - lr (g + wd w) + s eps; w <- w + u. s0 is u.
+// cSGHMC, as in csgmcmc.rs: u <- m u - lr (g + wd w) + s eps; w <- w + u. s0 is u.
 //
 // Defines: MOMENTUM 0 is cSGLD, which has no u. Bytes a weight: w and u read and written, g read, the
 // bf16 copy written: 22 with momentum, 14 without.
@@ -8,7 +8,7 @@
 
 struct Scalars {
     NoiseKey key;
-    float momentum;
+    float momentum; // m: beta, times sqrt(lr / lr before) where there is noise
     float rate;
     float decay;
     float noise; // 0 in the epochs without noise

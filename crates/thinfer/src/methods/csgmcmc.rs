@@ -6,7 +6,7 @@ use thinfer_engine::noise::Key;
 use thinfer_engine::{Arena, Chunk, Clip, Pass, vectorize};
 
 use super::kernels::{self, CsgmcmcScalars, Kernel, Scalars};
-use super::{Method, Tick, Vitals};
+use super::{Method, SMALLEST_FOLLOWED, Tick, Vitals, follow};
 use crate::error::Result;
 use crate::prune::{ALIVE, KEEP};
 
@@ -35,6 +35,8 @@ pub struct Csgmcmc {
     /// Deviation: the authors' program has no limit. On tables `exact` sets one of 10 for warm
     /// restarts, see docs/em-mcmc.md.
     pub clip: Option<f64>,
+    /// Whether u follows the step size in the steps with noise.
+    pub follow: bool,
 }
 
 /// State buffer of the velocity u, where there is momentum.
@@ -43,7 +45,7 @@ pub const VELOCITY: usize = 0;
 /// The numbers of one step, the same for every weight.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Coeffs {
-    /// β
+    /// β, times √(lr/lr₋) where u follows the step size.
     pub momentum: f32,
     /// lr
     pub rate: f32,
@@ -55,7 +57,12 @@ pub struct Coeffs {
 
 /// The new velocity of one weight.
 ///
-/// u ← β u − lr (g + wd w) + s ε,  s = √(2 lr (1−β) T),  T = k²
+/// u ← β √(lr/lr₋) u − lr (g + wd w) + s ε,  s = √(2 lr (1−β) T),  T = k²
+///
+/// Deviation: the authors' program has no factor √(lr/lr₋), with lr₋ the step size of the step before. u
+/// has the stationary variance 2 lr T / (1+β), so that without the factor the energy of large steps heats
+/// the samples taken at small ones. In steps without noise, and in the presets that follow paper or
+/// program, the factor is 1.
 #[inline(always)]
 fn velocity(c: &Coeffs, u: f32, w: f32, g: f32, eps: f32) -> f32 {
     c.momentum * u - c.rate * (g + c.decay * w) + c.noise * eps
@@ -143,12 +150,17 @@ impl CsgmcmcMethod {
 
     fn coeffs(&self, tick: Tick) -> Coeffs {
         let (config, rates) = (&self.config, tick.rates);
-        let noise = (2.0 * rates.step_size * (1.0 - config.momentum)).sqrt() * rates.temperature;
+        let smallest = if config.follow { SMALLEST_FOLLOWED } else { 0.0 };
+        let size = rates.step_size.max(smallest);
+        let noise = (2.0 * size * (1.0 - config.momentum)).sqrt() * rates.temperature;
+        let samples = self.samples(tick.epoch);
+        // SGD's momentum, without noise, has no temperature to keep.
+        let follows = config.follow && samples;
         Coeffs {
-            momentum: config.momentum as f32,
+            momentum: (config.momentum * if follows { follow(&rates) } else { 1.0 }) as f32,
             rate: rates.step_size as f32,
             decay: (config.weight_decay * rates.decay_factor) as f32,
-            noise: if self.samples(tick.epoch) { noise as f32 } else { 0.0 },
+            noise: if samples { noise as f32 } else { 0.0 },
         }
     }
 }
@@ -181,7 +193,13 @@ mod tests {
     use thinfer_engine::noise::Stream;
 
     fn method(momentum: f64) -> CsgmcmcMethod {
-        let config = Csgmcmc { momentum, weight_decay: 1e-2, sampling_epochs: Some(5), clip: None };
+        let config = Csgmcmc {
+            momentum,
+            weight_decay: 1e-2,
+            sampling_epochs: Some(5),
+            clip: None,
+            follow: true,
+        };
         let cycles = vec![0..50, 50..100, 100..150, 150..200];
         CsgmcmcMethod { config, cycles, key: Key::new(3, 0, Stream::Sampler) }
     }
@@ -214,7 +232,13 @@ mod tests {
                 rate: 0.125,
                 nesterov: false,
             };
-            let rates = Rates { step_size: 0.125, temperature: 0.5, eta: 0.0, decay_factor: 1.0 };
+            let rates = Rates {
+                step_size: 0.125,
+                step_size_before: 0.125,
+                temperature: 0.5,
+                eta: 0.0,
+                decay_factor: 1.0,
+            };
             for at in 0..20 {
                 let g: Vec<f32> = w.iter().map(|w| 0.3 * w).collect();
                 arena.set_gradient(&g).unwrap();

@@ -236,7 +236,13 @@ mod tests {
             method.start(&mut arena, method.key).unwrap();
             arena.set_weights(&[1.5; 600]).unwrap();
             arena.set_state(RHO, &[-0.4; 600]).unwrap();
-            let rates = Rates { step_size: 0.2, temperature: 0.5, eta: 0.1, decay_factor: 1.0 };
+            let rates = Rates {
+                step_size: 0.2,
+                step_size_before: 0.2,
+                temperature: 0.5,
+                eta: 0.1,
+                decay_factor: 1.0,
+            };
             let alpha = given.unwrap_or(0.5 * 0.2f64.powf(0.75));
             let sigmoid = |x: f64| 1.0 / (1.0 + (-x).exp());
             let mut want = vec![(1.5f64, 0.0f64, -0.4f64); 600];
@@ -275,7 +281,13 @@ mod tests {
             method.start(&mut arena, method.key).unwrap();
             arena.set_weights(&vec![2.0; N]).unwrap();
             arena.set_state(RHO, &vec![-1.0; N]).unwrap();
-            let rates = Rates { step_size: 0.2, temperature: 0.5, eta: 0.1, decay_factor: 1.0 };
+            let rates = Rates {
+                step_size: 0.2,
+                step_size_before: 0.2,
+                temperature: 0.5,
+                eta: 0.1,
+                decay_factor: 1.0,
+            };
             let tick = Tick { step: 7, epoch: 0, rates };
             method.materialize(&mut arena, tick);
             let sd = size / (1.0 + 1f64.exp());

@@ -285,7 +285,13 @@ mod tests {
     }
 
     fn at(epoch: usize) -> Tick {
-        let rates = Rates { step_size: 0.0, temperature: 0.0, eta: 0.0, decay_factor: 1.0 };
+        let rates = Rates {
+            step_size: 0.0,
+            step_size_before: 0.0,
+            temperature: 0.0,
+            eta: 0.0,
+            decay_factor: 1.0,
+        };
         Tick { step: epoch as u64, epoch, rates }
     }
 

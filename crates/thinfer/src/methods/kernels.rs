@@ -199,7 +199,7 @@ impl Scalars for SghmcScalars {
         let paper = sghmc::Coeffs { noise: NoiseRule::Paper, ..*c };
         let (k_dt, alpha) = (c.k * c.dt, c.k * c.dt * c.dt.sqrt());
         let numbers = [
-            c.beta1,
+            c.memory,
             c.beta2 * c.dt * c.dt,
             k_dt,
             2.0 * (1.0 - c.beta1),

@@ -31,12 +31,31 @@ use crate::prune::Course;
 pub struct Rates {
     /// The learning rate `l = Δt²` (C² in the reference code).
     pub step_size: f64,
+    /// The step size of the step before, or of this one where it is the first: a momentum with noise
+    /// follows the step size, see [`follow`].
+    pub step_size_before: f64,
     /// `k`; the sampler targets exp(−L / k²).
     pub temperature: f64,
     /// The rate η of the ρ update.
     pub eta: f64,
     /// A factor on the weight decay of the prior.
     pub decay_factor: f64,
+}
+
+/// The smallest step size that a momentum follows. A cosine cycle can end with a step of exactly 0, from
+/// which no factor leads back; this one moves no weight either.
+const SMALLEST_FOLLOWED: f64 = 1e-24;
+
+/// Δt/Δt₋, the factor on a velocity with noise before a step: Δt = √l of this step, Δt₋ of the one before.
+///
+/// The velocity has a stationary variance in proportion to Δt², so that v/Δt has a law that does not depend
+/// on Δt and is what must go on when Δt changes. Without the factor the energy of large steps heats the
+/// samples that are taken at small ones, over a memory of 1/(1−β₁) steps. It is 1 where the step size
+/// stays, to the bit, and a function of the step alone, so that a resumed run needs nothing more.
+pub fn follow(rates: &Rates) -> f64 {
+    let [now, before] =
+        [rates.step_size, rates.step_size_before].map(|size| size.max(SMALLEST_FOLLOWED));
+    (now / before).sqrt()
 }
 
 /// One step of one chain.

@@ -209,4 +209,18 @@ mod tests {
             assert_eq!(buf, [dense_buf[0], want[0], dense_buf[2], want[1]]);
         }
     }
+
+    #[test]
+    fn the_decay_follows_its_schedule() {
+        let sgd = Sgd { momentum: 0.9, weight_decay: 0.02, nesterov: false };
+        let rates = super::super::Rates {
+            step_size: 0.1,
+            step_size_before: 0.1,
+            temperature: 0.0,
+            eta: 0.0,
+            decay_factor: 0.25,
+        };
+        let coeffs = sgd.coeffs(Tick { step: 0, epoch: 0, rates });
+        assert_eq!((coeffs.rate, coeffs.decay), (0.1, 0.005));
+    }
 }

@@ -22,7 +22,7 @@
 
 struct Scalars {
     NoiseKey key;
-    float beta1;
+    float memory;      // beta1, times dt over the dt before where v follows the step size
     float drift;       // beta2 dt^2
     float k_dt;        // k dt
     float friction;    // 2 (1 - beta1)
@@ -102,7 +102,7 @@ INLINE void four(const Buffers& b, const Scalars& c, const NoiseKey& now, float 
         real gradient = real(factor) * real(G[j]);
         real r = rho_step(c, R[j], sigmoid(R[j]), W[j], gradient, decay, before[j]);
         Tau t = sigmoid(r);
-        real speed = real(c.beta1) * real(V[j]) - real(c.drift) * (gradient + decay * real(W[j]))
+        real speed = real(c.memory) * real(V[j]) - real(c.drift) * (gradient + decay * real(W[j]))
             + noise_scale(c, t) * eps[j];
         const bool still = mark[j] & FIXED;
         float moved = still ? W[j] : plain(real(W[j]) + t.tau * speed);
@@ -136,7 +136,7 @@ INLINE void one(const Buffers& b, const Scalars& c, const NoiseKey& now, float f
     const real w = b.w[i], rho = b.rho[i];
     real r = rho_step(c, rho, sigmoid(rho), w, gradient, decay, normal(c.key, from));
     Tau t = sigmoid(r);
-    real speed = real(c.beta1) * real(b.v[i]) - real(c.drift) * (gradient + decay * w)
+    real speed = real(c.memory) * real(b.v[i]) - real(c.drift) * (gradient + decay * w)
         + noise_scale(c, t) * normal(now, from);
     const bool still = mark & FIXED;
     float moved = still ? b.w[i] : plain(w + t.tau * speed);

@@ -7,7 +7,7 @@ use thinfer_engine::noise::{Key, Stream};
 use thinfer_engine::{Arena, Chunk, Clip, Pass, vectorize};
 
 use super::kernels::{self, Kernel, Scalars, SghmcScalars};
-use super::{Method, Tick, Vitals};
+use super::{Method, SMALLEST_FOLLOWED, Tick, Vitals, follow};
 use crate::error::Result;
 use crate::prune::{ALIVE, FIXED, KEEP, SLAB};
 
@@ -78,6 +78,8 @@ pub const RHO: usize = 1;
 pub struct Coeffs {
     /// β₁
     pub beta1: f32,
+    /// β₁ Δt/Δt₋, what of v goes on where v follows the step size; otherwise β₁.
+    pub memory: f32,
     /// β₂
     pub beta2: f32,
     /// Δt
@@ -191,11 +193,14 @@ pub struct Gradient<'a> {
 /// One step of Algorithm 2 with the noise given: `eps_before` reached the weights in the last step.
 ///
 /// ρ ← see [`rho_step`];  τ ← sigmoid(ρ)
-/// v ← β₁ v − β₂ Δt² (g + wd w) + s ε
+/// v ← β₁ (Δt/Δt₋) v − β₂ Δt² (g + wd w) + s ε
 /// w ← w + τ ⊙ v
 ///
-/// With s = k Δt √(2(1−β₁)/τ) (`exact`) targets exp(−L β₂ / k²).
+/// With s = k Δt √(2(1−β₁)/τ) (`exact`) targets exp(−L β₂ / k²), also while Δt changes.
 ///
+/// Deviation: paper and code have no factor Δt/Δt₋, with Δt₋ the Δt of the step before. v has the
+/// stationary variance 2 k² Δt² / (τ (1+β₁)): without the factor the energy of large steps heats the
+/// samples taken at small ones. The noise as printed (`paper`) has no factor either.
 /// Deviation: the paper states exp(−L / k²) for s = √(2+2β₁²) k Δt^{3/2}; that noise has the
 /// temperature k² (1+β₁²) τ Δt / (1−β₁), see `tests/posterior.rs`.
 /// Deviation: the paper prints `w − τ ⊙ v`; with this sign of `v` that ascends. The authors' code
@@ -254,7 +259,7 @@ fn step_by_rule(
         let tau = Tau::from_rho(rho[i]);
         let learned = rho_step(&c, rho[i], tau, w[i], gradient, decay, eps_before[i]);
         let tau = Tau::from_rho(learned);
-        let speed = c.beta1 * v[i] - c.beta2 * c.dt * c.dt * (gradient + decay * w[i])
+        let speed = c.memory * v[i] - c.beta2 * c.dt * c.dt * (gradient + decay * w[i])
             + c.noise_scale(tau) * eps[i];
         let moved = w[i] + tau.value * speed;
         let still = marks[i] & FIXED != 0;
@@ -323,10 +328,15 @@ impl Pass for Update {
 impl Sghmc {
     /// The numbers of one step. `spike_decay` is wd₀ where there is a spike.
     pub(crate) fn coeffs(&self, tick: Tick, spike_decay: f64, freeze: bool) -> Coeffs {
+        let (factor, smallest) = match self.noise {
+            NoiseRule::Exact => (follow(&tick.rates), SMALLEST_FOLLOWED),
+            NoiseRule::Paper => (1.0, 0.0),
+        };
         Coeffs {
             beta1: self.beta1 as f32,
+            memory: (self.beta1 * factor) as f32,
             beta2: self.beta2 as f32,
-            dt: tick.rates.step_size.sqrt() as f32,
+            dt: tick.rates.step_size.max(smallest).sqrt() as f32,
             k: tick.rates.temperature as f32,
             eta: tick.rates.eta as f32,
             n: self.train_rows as f32,

@@ -1,11 +1,8 @@
 use thinfer_engine::{EngineError, Mixture, Network, NetworkBuilder, NodeId, Op};
 
-/// Weight of a new batch in the running statistics of every batch norm, as in the authors' program.
-const NORM_MOMENTUM: f64 = 0.1;
-
 /// The same network for the members of a mixture, as the Rank-1 method has it: random scales of the
 /// channels before and behind every convolution and linear layer, whose weights all members share. A
-/// layer with a bias gets one for each member.
+/// layer with a bias gets one for each member. Batch norms stay as they are.
 ///
 /// Names: the scales before `NAME` are `NAME.in`, those behind it `NAME.out`.
 pub fn rank1(network: &Network, mixture: Mixture) -> Result<Network, EngineError> {
@@ -31,7 +28,9 @@ pub fn rank1(network: &Network, mixture: Mixture) -> Result<Network, EngineError
                 let at = b.conv2d(name, at, node.shape.channels, *window)?;
                 behind(&mut b, at, bias.is_some())?
             }
-            Op::BatchNorm { eps, .. } => b.batch_norm_with(name, from(0), NORM_MOMENTUM, *eps)?,
+            Op::BatchNorm { momentum, eps, .. } => {
+                b.batch_norm_with(name, from(0), *momentum, *eps)?
+            }
             Op::MaxPool { window } => b.max_pool(from(0), *window)?,
             Op::GlobalAveragePool => b.global_average_pool(from(0))?,
             Op::Relu => b.relu(from(0))?,
@@ -81,5 +80,22 @@ mod tests {
         assert_eq!((bias.shape.as_slice(), bias.role), ([4, 10].as_slice(), Role::Bias));
         assert_eq!(network.multiply_adds(), plain.multiply_adds());
         assert!(rank1(&network, mixture).is_err());
+    }
+
+    /// WRN's last norm has another momentum than its others.
+    #[test]
+    fn batch_norms_keep_their_momentum_and_eps() {
+        let norms = |network: &Network| -> Vec<(String, f64, f64)> {
+            let of = |node: &thinfer_engine::Node| match node.op {
+                Op::BatchNorm { momentum, eps, .. } => Some((node.name.clone(), momentum, eps)),
+                _ => None,
+            };
+            network.nodes().iter().filter_map(of).collect()
+        };
+        let input = Shape { height: 32, width: 32, channels: 3 };
+        let plain = image_network("wrn-28-10", input, 10).unwrap();
+        assert!(norms(&plain).iter().any(|(_, momentum, _)| *momentum != 0.1));
+        let mixture = Mixture { members: 2, law: Law::Gaussian, draws: 1 };
+        assert_eq!(norms(&rank1(&plain, mixture).unwrap()), norms(&plain));
     }
 }

@@ -2,7 +2,8 @@
 
 use super::chains::steps_done;
 use super::page::{
-    bullets, count, listed, number, number_or_nothing, paragraph, percent, plural, section, table,
+    bullets, count, level, listed, number, number_or_nothing, paragraph, percent, plural, section,
+    table,
 };
 use crate::config::Config;
 use crate::data::Task;
@@ -16,9 +17,6 @@ const COPIES: f64 = 0.01;
 const FAR: f64 = 1.5;
 /// More clipped steps than this share change what the chain samples from.
 const CLIPPED: f64 = 0.01;
-/// A loss larger than this multiple of the final one is a blow-up.
-const BLOW_UP: f64 = 3.0;
-
 /// Coverage further than this from its level is wrong.
 const MISCOVERED: f64 = 0.05;
 
@@ -109,13 +107,13 @@ pub(super) fn warnings(run: &Run, evaluation: &Evaluation) -> Vec<String> {
         ));
     }
     let steps = steps_done(&run.results, &run.info.config, run.data.train_rows);
-    found.extend(of_chains(seen, steps, f64::NEG_INFINITY));
+    found.extend(of_chains(seen, steps, run.data.classes));
     found
 }
 
-/// Warnings about temperature, clipping and loss, which all kinds of data share. A loss up to
-/// `expected`, as a guess would have, is no blow-up.
-pub(super) fn of_chains(seen: &Behaviour, steps: u64, expected: f64) -> Vec<String> {
+/// Warnings about temperature, clipping and loss, which all kinds of data share; `classes` is 0 for
+/// a regression.
+pub(super) fn of_chains(seen: &Behaviour, steps: u64, classes: usize) -> Vec<String> {
     let mut found = Vec::new();
     if let Some(effective) = seen.effective_temperature_times_n {
         let ratio = effective / seen.temperature_times_n;
@@ -139,15 +137,13 @@ pub(super) fn of_chains(seen: &Behaviour, steps: u64, expected: f64) -> Vec<Stri
             percent(seen.clipped_steps as f64 / steps)
         ));
     }
-    // For a positive final loss: largest > 3 final. A Gaussian likelihood can also be negative.
-    let (largest, last) = (seen.largest_loss, seen.final_loss);
-    if largest - last > (BLOW_UP - 1.0) * last.abs() && largest > expected {
+    if seen.blew_up(classes) {
         found.push(format!(
             "the loss blew up on the way: {} after the first tenth of the run, against {} at the \
              end; samples taken near the blow-up are from another place. Lower \
              `schedule.step_size`.",
-            number(largest),
-            number(last)
+            number(seen.largest_loss),
+            number(seen.final_loss)
         ));
     }
     found
@@ -198,7 +194,7 @@ fn wrong_coverage(evaluation: &Evaluation) -> Option<String> {
             "the {} intervals hold {} of the test rows, so they are too {words}. Either the \
              network has not learned enough, or `model.noise_sigma` is wrong; with \
              `model.noise = \"learned\"` it is learned.",
-            percent(LEVEL),
+            level(LEVEL),
             percent(covered)
         )
     })
@@ -224,4 +220,30 @@ fn target_spread(run: &Run) -> Option<f64> {
             (0..classes).map(|k| (share(k) * (1.0 - share(k))).sqrt()).sum::<f64>() / classes as f64
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The report and the terminal ask the same rule, so they cannot contradict each other.
+    #[test]
+    fn a_loss_below_that_of_a_guess_is_no_blow_up() {
+        let told = |largest_loss: f64, classes: usize| {
+            let seen = Behaviour {
+                effective_temperature_times_n: None,
+                temperature_times_n: 1.0,
+                tau_mean: None,
+                tau_sd: None,
+                disagreement: None,
+                clipped_steps: 0,
+                largest_loss,
+                final_loss: 0.09,
+            };
+            assert_eq!(of_chains(&seen, 100, classes).len(), usize::from(seen.blew_up(classes)));
+            seen.blew_up(classes)
+        };
+        assert!(!told(0.5133, 2));
+        assert!(told(0.75, 2) && told(0.5133, 0));
+    }
 }

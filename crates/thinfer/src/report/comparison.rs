@@ -88,7 +88,7 @@ fn runs(comparison: &Comparison) -> String {
             cells.extend([
                 percent_or_nothing(found.accuracy),
                 number_or_nothing(found.nll),
-                percent_or_nothing(found.ece),
+                number_or_nothing(found.ece),
                 number_or_nothing(found.brier),
             ]);
         }

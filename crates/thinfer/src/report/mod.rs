@@ -214,7 +214,7 @@ mod tests {
         seen.effective_temperature_times_n = Some(0.01);
         seen.clipped_steps = 40;
         seen.final_loss = 1.0;
-        seen.largest_loss = 3.5;
+        seen.largest_loss = 5.5;
         evaluation.posterior.members = 6;
         evaluation.posterior.coverage90 = Some(0.6);
         evaluation.posterior.mse = evaluation.baseline.mse;
@@ -226,9 +226,9 @@ mod tests {
             "chain 0 has done 20",
             "no better than the mean",
             "nearly copies",
-            "the 90\u{a0}% intervals hold 60\u{a0}%",
+            "the 90\u{a0}% intervals hold 60.0\u{a0}%",
             "lower than the",
-            "50\u{a0}% of all steps were clipped",
+            "50.0\u{a0}% of all steps were clipped",
             "blew up",
             "8 warnings",
         ] {

@@ -25,7 +25,8 @@ pub(super) fn escape(text: &str) -> String {
     safe
 }
 
-/// A number with four significant digits.
+/// A number with four significant digits, zeros at the end included, so that numbers below each other
+/// compare.
 pub(super) fn number(value: f64) -> String {
     if !value.is_finite() {
         return NOTHING.into();
@@ -40,10 +41,7 @@ pub(super) fn number(value: f64) -> String {
         return format!("{value:.2e}").replace('-', "\u{2212}");
     }
     let decimals = (3.0 - size.log10().floor()).clamp(0.0, 6.0) as usize;
-    let text = format!("{rounded:.decimals$}");
-    let text =
-        if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { &text };
-    grouped(text)
+    grouped(&format!("{rounded:.decimals$}"))
 }
 
 /// A number that may be absent.
@@ -76,10 +74,14 @@ pub(super) fn percent(share: f64) -> String {
     } else if share < 1.0 && hundred >= 99.95 {
         "> 99.9".into()
     } else {
-        let text = format!("{hundred:.1}");
-        text.strip_suffix(".0").map_or(text.clone(), str::to_owned)
+        format!("{hundred:.1}")
     };
     format!("{text}\u{a0}%")
+}
+
+/// The level of an interval, which is a name and no measurement: `90 %`.
+pub(super) fn level(share: f64) -> String {
+    format!("{}\u{a0}%", (1e4 * share).round() / 1e2)
 }
 
 /// A share that may be absent.
@@ -227,12 +229,14 @@ mod tests {
     fn numbers_have_four_digits() {
         for (value, text) in [
             (0.0, "0"),
-            (1.0, "1"),
+            (1.0, "1.000"),
             (1.02345, "1.023"),
             (999.96, "1,000"),
             (12345.6, "12,350"),
             (1_234_567.0, "1,235,000"),
-            (-0.5, "\u{2212}0.5"),
+            (-0.5, "\u{2212}0.5000"),
+            (0.1234, "0.1234"),
+            (0.12, "0.1200"),
             (0.00123456, "0.001235"),
             (1.5e-5, "1.50e\u{2212}5"),
             (1.5e9, "1.50e9"),
@@ -248,16 +252,17 @@ mod tests {
     #[test]
     fn shares_near_the_ends_do_not_read_as_the_ends() {
         for (share, text) in [
-            (0.0, "0"),
-            (1.0, "100"),
-            (0.903, "90.3"),
-            (0.9, "90"),
+            (0.0, "0.0"),
+            (1.0, "100.0"),
+            (0.934, "93.4"),
+            (0.93, "93.0"),
             (0.0001, "< 0.1"),
             (0.9999, "> 99.9"),
         ] {
             assert_eq!(percent(share), format!("{text}\u{a0}%"));
         }
         assert_eq!(percent(f64::NAN), "\u{2013}");
+        assert_eq!((level(0.9), level(1.0 - 0.9)), ("90\u{a0}%".into(), "10\u{a0}%".into()));
     }
 
     #[test]

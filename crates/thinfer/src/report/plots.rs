@@ -15,6 +15,13 @@ use crate::error::{Error, Result};
 const MOST_POINTS: usize = 600;
 /// The width of a plot in units of the page.
 const WIDTH: u32 = 560;
+/// The width of a plot with equal axes, which is high.
+const SQUARE: u32 = 480;
+/// The widest that the page shows a figure, in its units of text: `figure` in the style sheet.
+const FIGURE_REM: f64 = 38.0;
+/// Room above the axes and below them.
+const TOP: u32 = 10;
+const BOTTOM: u32 = 44;
 /// Plotters rounds coordinates to whole numbers, so plots are drawn larger than they are shown.
 pub(super) const SCALE: u32 = 2;
 pub(super) const FONT_SIZE: f64 = 13.0;
@@ -132,6 +139,8 @@ pub(super) struct Plot {
     pub y: Axis,
     /// What is in it, from back to front.
     pub marks: Vec<Mark>,
+    /// The width in units of the page.
+    width: u32,
     /// The height in units of the page.
     pub height: u32,
     /// The room for labels at the left.
@@ -145,7 +154,25 @@ impl Plot {
     pub(super) fn new(about: impl Into<String>, x: Axis, x_name: &'static str, y: Axis) -> Self {
         let longest = y.labels.iter().map(|l| l.1.chars().count()).max().unwrap_or(0) as u32;
         let left = (16 + 8 * longest).max(40);
-        Self { about: about.into(), x, x_name, y, marks: Vec::new(), height: 280, left, right: 18 }
+        Self {
+            about: about.into(),
+            x,
+            x_name,
+            y,
+            marks: Vec::new(),
+            width: WIDTH,
+            height: 280,
+            left,
+            right: 18,
+        }
+    }
+
+    /// The same with a unit as long on one axis as on the other, so that a diagonal has 45 degrees.
+    pub(super) fn with_equal_axes(mut self) -> Self {
+        self.width = SQUARE;
+        let across = f64::from(self.width - self.left - self.right) / (self.x.high - self.x.low);
+        self.height = (across * (self.y.high - self.y.low)).round() as u32 + TOP + BOTTOM;
+        self
     }
 
     /// The plot as SVG.
@@ -161,7 +188,7 @@ impl Plot {
     }
 
     fn draw(&self, svg: &mut String) -> std::result::Result<(), Box<dyn std::error::Error>> {
-        let size = (WIDTH * SCALE, self.height * SCALE);
+        let size = (self.width * SCALE, self.height * SCALE);
         let root = SVGBackend::with_string(svg, size).into_drawing_area();
         self.draw_on(&root, Ink::marker)?;
         root.present()?;
@@ -182,9 +209,9 @@ impl Plot {
             ("sans-serif", size).into_font().color(&palette(ink))
         };
         let mut chart = ChartBuilder::on(root)
-            .margin_top(10 * SCALE)
+            .margin_top(TOP * SCALE)
             .margin_right(self.right * SCALE)
-            .x_label_area_size(44 * SCALE)
+            .x_label_area_size(BOTTOM * SCALE)
             .y_label_area_size(self.left * SCALE)
             .build_cartesian_2d(self.x.clone(), self.y.clone())?;
         let mut mesh = chart.configure_mesh();
@@ -268,8 +295,14 @@ impl Plot {
             let marker = format!("\"#{r:02X}{g:02X}{b:02X}\"");
             text = text.replace(&marker, &format!("\"{}\"", ink.variable()));
         }
-        let fixed = format!("<svg width=\"{}\" height=\"{}\" ", WIDTH * SCALE, self.height * SCALE);
-        let named = format!("<svg role=\"img\" aria-label=\"{}\" ", escape(&self.about));
+        let (width, height) = (self.width * SCALE, self.height * SCALE);
+        let fixed = format!("<svg width=\"{width}\" height=\"{height}\" ");
+        let mut named = format!("<svg role=\"img\" aria-label=\"{}\" ", escape(&self.about));
+        if self.width < WIDTH {
+            // Its letters are as large as those of other plots.
+            let widest = FIGURE_REM * f64::from(self.width) / f64::from(WIDTH);
+            named += &format!("style=\"max-width: {widest:.1}rem\" ");
+        }
         text.replacen(&fixed, &named, 1)
     }
 }
@@ -330,6 +363,27 @@ mod tests {
         assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
         let one = plot(vec![Mark::line(&[(0.5, 0.5)], Ink::Series(1))]);
         assert!(one.contains("<circle"), "a single point is a dot");
+    }
+
+    /// The corners of a square in the data are those of a square in the picture.
+    #[test]
+    fn equal_axes_have_equal_units() {
+        let (x, y) = (Axis::between(0.0, 1.0), Axis::between(0.0, 1.1));
+        let mut plot = Plot::new("", x, "x", y).with_equal_axes();
+        plot.marks.push(Mark::Bar {
+            from: (0.0, 0.0),
+            to: (1.0, 1.0),
+            ink: Ink::Series(0),
+            opacity: 0.5,
+        });
+        let svg = plot.svg().unwrap();
+        let bar = svg.lines().find(|l| l.contains("<rect") && l.contains("series1")).unwrap();
+        let side = |name: &str| -> f64 {
+            let (_, rest) = bar.split_once(&format!(" {name}=\"")).unwrap();
+            rest.split('"').next().unwrap().parse().unwrap()
+        };
+        assert!((side("width") - side("height")).abs() <= 2.0, "{bar}");
+        assert!(svg.contains("style=\"max-width: 32.6rem\""), "{svg}");
     }
 
     #[test]

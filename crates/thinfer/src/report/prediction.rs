@@ -4,7 +4,7 @@ use std::f64::consts::SQRT_2;
 
 use super::axis::Axis;
 use super::page::{
-    Key, count, element, escape, figure, figures, paragraph, percent, plural, remark, section,
+    Key, count, element, escape, figure, figures, level, paragraph, plural, remark, section,
     table_head,
 };
 use super::plots::{Ink, Mark, Plot};
@@ -93,8 +93,8 @@ fn intervals(run: &Run, means: &[Vec<f64>], sigmas: &[f64]) -> Result<String> {
         "{} of {} shown lie outside; a {} interval leaves out {} of them on average.",
         count(outside.len()),
         plural(shown, "row"),
-        percent(LEVEL),
-        percent(1.0 - LEVEL)
+        level(LEVEL),
+        level(1.0 - LEVEL)
     );
     plot.marks = vec![
         Mark::Band { points: band, ink: Ink::Series(0), opacity: 0.2 },
@@ -103,7 +103,7 @@ fn intervals(run: &Run, means: &[Vec<f64>], sigmas: &[f64]) -> Result<String> {
         Mark::Dots { points: outside, ink: Ink::Series(1), radius: 2.5 },
     ];
     let keys = [
-        Key::new("area", Ink::Series(0), format!("{} interval", percent(LEVEL))),
+        Key::new("area", Ink::Series(0), format!("{} interval", level(LEVEL))),
         Key::new("line", Ink::Series(0), "predicted mean"),
         Key::new("dot", Ink::Text, "true value"),
         Key::new("dot", Ink::Series(1), "true value, outside"),
@@ -130,7 +130,8 @@ fn calibration(below: &[f64]) -> Result<String> {
         Axis::between(0.0, 1.0),
         "nominal level",
         Axis::between(0.0, 1.0),
-    );
+    )
+    .with_equal_axes();
     let band = (0..=50).map(|i| f64::from(i) / 50.0).map(|p| {
         let half = CHANCE * (p * (1.0 - p) / n).sqrt();
         (p, (p - half).max(0.0), (p + half).min(1.0))
@@ -164,13 +165,13 @@ fn classification(run: &Run, predictive: &Predictive) -> Result<String> {
 /// Confidence against the share that is right, bin by bin.
 pub(super) fn reliability_diagram(bins: &[ReliabilityBin]) -> Result<String> {
     let filled: Vec<&ReliabilityBin> = bins.iter().filter(|b| b.count > 0).collect();
-    let left = filled.first().map_or(0.0, |b| b.lower);
     let mut plot = Plot::new(
         "Confidence of predictions against the share that is right",
-        Axis::between(left, 1.0),
+        Axis::between(0.0, 1.0),
         "confidence: the probability of the most likely class",
         Axis::between(0.0, 1.1),
-    );
+    )
+    .with_equal_axes();
     // Room above 1 for the counts.
     plot.y.labels.retain(|l| l.0 <= 1.0);
     for bin in &filled {
@@ -180,7 +181,7 @@ pub(super) fn reliability_diagram(bins: &[ReliabilityBin]) -> Result<String> {
         let at = (0.5 * (bin.lower + bin.upper), 1.05);
         plot.marks.push(Mark::Text { at, text: compact(bin.count), centred: true });
     }
-    plot.marks.push(Mark::line(&[(left, left), (1.0, 1.0)], Ink::Muted).with(1.0, 1.0));
+    plot.marks.push(Mark::line(&[(0.0, 0.0), (1.0, 1.0)], Ink::Muted).with(1.0, 1.0));
     let points: Vec<(f64, f64)> = filled.iter().map(|b| (b.confidence, b.accuracy)).collect();
     plot.marks.push(Mark::Dots { points, ink: Ink::Series(1), radius: 3.0 });
     let keys = [

@@ -110,7 +110,7 @@ fn sentence(run: &Run, evaluation: &Evaluation) -> String {
         Task::Classification => format!(
             "held-out accuracy {} (calibration error {}) against {} for the most frequent class",
             percent_or_nothing(ours.accuracy),
-            percent_or_nothing(ours.ece),
+            number_or_nothing(ours.ece),
             percent_or_nothing(constant.accuracy)
         ),
     };
@@ -137,7 +137,7 @@ fn scores(evaluation: &Evaluation) -> String {
             cells.extend([
                 percent_or_nothing(s.accuracy),
                 number_or_nothing(s.nll),
-                percent_or_nothing(s.ece),
+                number_or_nothing(s.ece),
                 number_or_nothing(s.brier),
             ]);
         }

@@ -158,7 +158,7 @@ mod tests {
         let yes = Variable { name: "<b>age</b>", inclusion: 1.0, matters: true };
         let no = Variable { name: "noise", inclusion: 0.25, matters: false };
         let html = bar_plot(&[&yes, &no], true).unwrap();
-        assert!(html.contains("100\u{a0}% matters") && html.contains("25\u{a0}%\n"), "{html}");
+        assert!(html.contains("100.0\u{a0}% matters") && html.contains("25.0\u{a0}%\n"), "{html}");
         assert!(html.contains("&lt;b&gt;age&lt;/b&gt;") && !html.contains("<b>age"), "{html}");
     }
 }

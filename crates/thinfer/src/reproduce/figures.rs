@@ -5,13 +5,14 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use thinfer_engine::{Network, Op};
 
+use super::table_file::claim_folder;
 use crate::config::{Config, MethodKind};
 use crate::data::ImageData;
 use crate::error::{Error, Result};
 use crate::experiment::build_network;
+use crate::files::write_whole;
 use crate::report::figures::{ChannelPaths, Drawing, PruningCourse, pruning_courses, weight_paths};
 use crate::run::{Control, Mode, RunInfo, open_results, train};
-use crate::train::container::write_whole;
 use crate::train::{ChainResult, Channel, Observer, Record, Side};
 
 /// A figure of the paper.
@@ -138,8 +139,10 @@ pub fn reproduce_figure(
     mode: Mode,
     control: &Control<'_>,
 ) -> Result<Figures> {
+    let needed = figure_runs(figure, config)?;
+    let _until_the_end = claim_folder(folder)?;
     let mut runs = Vec::new();
-    for (name, config) in figure_runs(figure, config)? {
+    for (name, config) in needed {
         let run = folder.join(name);
         train(&config, &run, mode, control)?;
         runs.push(run);

@@ -6,8 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::error::{Error, Result};
 
 /// Files and folders that belong to a run; nothing else in its folder is ever touched.
-const OWN_FILES: [&str; 5] =
-    ["config.toml", "run.json", "evaluation.json", "history.csv", "report.html"];
+const OWN_FILES: [&str; 4] = ["config.toml", "evaluation.json", "history.csv", "report.html"];
 
 /// Whether a file is an export of the run: `posterior`, `small` or `sampleNNN`, in one of the formats.
 fn is_export(name: &str) -> bool {
@@ -55,13 +54,14 @@ pub fn remove_samples(folder: &Path) -> Result<()> {
     remove_from_chains(folder, &["checkpoint", "snapshot-"])
 }
 
+/// Removes a run that is about to be replaced. `run.json` stays until another one takes its place:
+/// whenever this is interrupted, the folder is recognised as a run.
 pub(super) fn remove_run(folder: &Path) -> Result<()> {
     remove_from_chains(folder, &["checkpoint", "snapshot-", "times.csv"])?;
     for export in list(folder).into_iter().filter(|path| is_export(&file_name(path))) {
         remove_file(&export)?;
     }
-    // run.json last: until then an interrupted removal is still recognised as a run.
-    for own in OWN_FILES.iter().filter(|own| **own != "run.json").chain(&["run.json"]) {
+    for own in OWN_FILES {
         remove_file(&folder.join(own))?;
     }
     Ok(())

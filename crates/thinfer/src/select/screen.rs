@@ -148,6 +148,9 @@ impl Observer for Share<'_> {
     fn notice(&self, text: &str) {
         self.observer.notice(text);
     }
+    fn warning(&self, text: &str) {
+        self.observer.warning(text);
+    }
 }
 
 fn screen_fold(
@@ -204,3 +207,6 @@ fn shell(data: &Bundle) -> Bundle {
         train_rows: 0,
     }
 }
+
+#[cfg(test)]
+mod tests;

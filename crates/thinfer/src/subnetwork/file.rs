@@ -11,8 +11,8 @@ use thinfer_engine::Network;
 
 use super::{Subnetwork, Taken, picked, tensors};
 use crate::error::{Error, Result};
+use crate::files::write_whole;
 use crate::posterior::{Tensors, to_safetensors};
-use crate::train::container::write_whole;
 
 /// The version of the format.
 const VERSION: u32 = 1;

@@ -52,6 +52,7 @@ impl Schedules {
     pub fn at(&self, step: u64, clock: Clock) -> Rates {
         Rates {
             step_size: self.step_size.at(step, clock),
+            step_size_before: self.step_size.at(step.saturating_sub(1), clock),
             temperature: self.temperature.at(step, clock),
             eta: self.eta.at(step, clock),
             decay_factor: self.weight_decay.at(step, clock),

@@ -5,12 +5,9 @@
 //! The header names every section with its length in bytes; the payload is the sections one after
 //! another, and nothing follows.
 //!
-//! A file is written beside its place, synced and renamed; the one before it is kept. Whatever the
-//! moment of a crash, one of the two is whole.
+//! The file before the newest one is kept. Whatever the moment of a crash, one of the two is whole.
 
-use std::fs::{self, File};
-use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -117,59 +114,6 @@ pub(crate) fn decode<T: DeserializeOwned>(path: &Path, bytes: &[u8]) -> Result<C
     Ok(Container { body: header.body, sections })
 }
 
-/// Where a file stands while it is being written.
-fn partial(path: &Path) -> PathBuf {
-    sibling(path, ".partial")
-}
-
-/// The file before the newest one.
-pub(crate) fn previous(path: &Path) -> PathBuf {
-    sibling(path, ".previous")
-}
-
-fn sibling(path: &Path, suffix: &str) -> PathBuf {
-    let mut name = path.file_name().unwrap_or_default().to_os_string();
-    name.push(suffix);
-    path.with_file_name(name)
-}
-
-/// Writes a file beside its place, syncs it and renames it, so that a reader sees the old contents
-/// or the new ones and never a part.
-pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
-    let beside = partial(path);
-    let written = File::create(&beside).and_then(|mut file| {
-        file.write_all(bytes)?;
-        file.sync_all()
-    });
-    if let Err(source) = written {
-        // What was begun is useless; the finished files are untouched.
-        let _ = fs::remove_file(&beside);
-        return Err(Error::file("write", path, source));
-    }
-    fs::rename(&beside, path).map_err(|e| Error::file("rename", path, e))?;
-    sync_folder(path);
-    Ok(())
-}
-
-/// Like [`write_whole`], keeping the file that was there as the previous one.
-pub(crate) fn write_keeping_previous(path: &Path, bytes: &[u8]) -> Result<()> {
-    let beside = sibling(path, ".next");
-    write_whole(&beside, bytes)?;
-    if path.exists() {
-        fs::rename(path, previous(path)).map_err(|e| Error::file("rename", path, e))?;
-    }
-    fs::rename(&beside, path).map_err(|e| Error::file("rename", path, e))?;
-    sync_folder(path);
-    Ok(())
-}
-
-/// Makes a rename durable where the system can sync folders; elsewhere there is nothing to do.
-fn sync_folder(path: &Path) {
-    if let Some(Ok(folder)) = path.parent().map(File::open) {
-        let _ = folder.sync_all();
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -203,22 +147,5 @@ mod tests {
         let mut longer = whole;
         longer.push(0);
         assert!(decode::<(String, f64)>(Path::new("x"), &longer).is_err());
-    }
-
-    #[test]
-    fn the_previous_file_is_kept_and_half_written_ones_do_not_count() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("checkpoint");
-        write_keeping_previous(&path, b"one").unwrap();
-        write_keeping_previous(&path, b"two").unwrap();
-        fs::write(partial(&path), b"thr").unwrap();
-        assert_eq!(fs::read(&path).unwrap(), b"two");
-        assert_eq!(fs::read(previous(&path)).unwrap(), b"one");
-    }
-
-    #[test]
-    fn a_folder_that_cannot_be_written_says_so() {
-        let error = write_whole(Path::new("/proc/none/file"), b"x").unwrap_err().to_string();
-        assert!(error.contains("could not write /proc/none/file"), "{error}");
     }
 }

@@ -17,9 +17,10 @@ use super::examples::Examples;
 use super::times::{EpochTime, Times, read_times};
 use super::trace::Trace;
 use super::writer::{Job, Writer};
-use super::{Device, OnCuda, container};
+use super::{Device, OnCuda};
 use crate::data::images::Speed;
 use crate::error::{Error, Result};
+use crate::files;
 use crate::posterior::{snapshot_from_bytes, snapshot_to_bytes};
 use crate::run::RunInfo;
 
@@ -29,6 +30,11 @@ pub trait Observer: Sync {
     fn progress(&self, chain: u32, step: u64, total: u64, record: Option<&Record>);
     /// Something that the user should know, such as a damaged file that was passed over.
     fn notice(&self, text: &str);
+    /// Something without which a result is read wrongly, such as samples that are missing in it. Also
+    /// said to those who want to hear nothing else.
+    fn warning(&self, text: &str) {
+        self.notice(text);
+    }
     /// A run in a folder is about to train: what it is, and the bytes it will hold.
     fn begins(&self, _info: &RunInfo, _bytes: u64) {}
 }
@@ -200,7 +206,8 @@ fn run_chain(spec: ChainSpec, data: Examples<'_>, setting: &Setting<'_>) -> Resu
     let mut store = Store { writer: Writer::default(), samples: chain.snapshots().len() };
     let own_folder = setting.folder.map(|folder| chain_folder(folder, number));
     let clock = chain.spec().clock;
-    let mut times = Times::start(own_folder.as_deref(), clock.epoch(chain.step()));
+    let mut times =
+        Times::start(own_folder.as_deref(), clock.epoch(chain.step()), setting.observer);
     let mut saved_at = Instant::now();
     let mut saving = Duration::ZERO;
     let mut saved_step = chain.step();
@@ -210,9 +217,8 @@ fn run_chain(spec: ChainSpec, data: Examples<'_>, setting: &Setting<'_>) -> Resu
         if setting.stop.load(Ordering::Relaxed) {
             let folder = setting.folder.unwrap_or(Path::new("memory"));
             if setting.folder.is_some() {
-                store.save(&mut chain, folder)?;
+                store.save(&mut chain, &mut times, folder)?;
                 store.writer.finish()?;
-                times.save()?;
             }
             return Err(Error::Interrupted(folder.to_owned()));
         }
@@ -239,8 +245,7 @@ fn run_chain(spec: ChainSpec, data: Examples<'_>, setting: &Setting<'_>) -> Resu
             let pause = pause(setting.checkpoint_every, saving);
             if due || chain.is_done() || saved_at.elapsed() >= pause {
                 let began = Instant::now();
-                store.save(&mut chain, folder)?;
-                times.save()?;
+                store.save(&mut chain, &mut times, folder)?;
                 (saving, saved_at, saved_step) = (began.elapsed(), Instant::now(), chain.step());
             }
         }
@@ -297,7 +302,7 @@ struct Store {
 
 impl Store {
     /// Gives the writer the samples that it has not got yet, then the checkpoint that lists them.
-    fn save(&mut self, chain: &mut Chain, folder: &Path) -> Result<()> {
+    fn save(&mut self, chain: &mut Chain, times: &mut Times, folder: &Path) -> Result<()> {
         chain.settle()?;
         let spec = chain.spec();
         for snapshot in &chain.snapshots()[self.samples..] {
@@ -307,7 +312,8 @@ impl Store {
         }
         self.samples = chain.snapshots().len();
         let path = checkpoint_path(folder, spec.chain);
-        self.writer.write(Job { path, bytes: chain.to_bytes()?, keeps_previous: true })
+        self.writer.write(Job { path, bytes: chain.to_bytes()?, keeps_previous: true })?;
+        times.file().map_or(Ok(()), |file| self.writer.write(file))
     }
 }
 
@@ -323,7 +329,7 @@ fn load_chain(spec: &ChainSpec, folder: &Path, observer: &dyn Observer) -> Resul
     let newest = checkpoint_path(folder, spec.chain);
     let mut damaged = None;
     let mut best: Option<(PathBuf, Loaded)> = None;
-    for path in [newest.clone(), container::previous(&newest)] {
+    for path in [newest.clone(), files::previous(&newest)] {
         let bytes = match fs::read(&path) {
             Ok(bytes) => bytes,
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => continue,
@@ -363,10 +369,10 @@ fn load_chain(spec: &ChainSpec, folder: &Path, observer: &dyn Observer) -> Resul
         (Some((path, loaded)), damaged) => {
             if let Some(error) = damaged {
                 let (from, step) = (path.display(), loaded.chain.step());
-                observer.notice(&format!("{error}; going on from {from}, step {step}"));
+                observer.warning(&format!("{error}; going on from {from}, step {step}"));
             }
             for error in &loaded.lost {
-                observer.notice(&format!(
+                observer.warning(&format!(
                     "{error}; this sample is left out, since no checkpoint from before it is there to take it again. Put back a copy of the file, or start the run again with --force, to have it"
                 ));
             }
@@ -446,7 +452,7 @@ pub fn load_results(
         if let Some(Loaded { chain, lost: missed }) = load_chain_read_only(&spec, folder, observer)?
         {
             lost.extend(missed);
-            let times = read_times(&chain_folder(folder, spec.chain));
+            let times = read_times(&chain_folder(folder, spec.chain), observer);
             results.push(result_of(chain, times));
         }
     }

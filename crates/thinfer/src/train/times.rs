@@ -1,16 +1,19 @@
 //! How long every epoch took: `times.csv` in the folder of a chain, a line an epoch.
 //!
-//! Times are kept apart from the records, which have the same bits in every run.
+//! Times are kept apart from the records, which have the same bits in every run. Every line ends with
+//! the CRC-32 of the file up to the comma before it.
 
 use std::fs;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use crate::error::{Error, Result};
+use super::Observer;
+use super::writer::Job;
 
 const NAME: &str = "times.csv";
-const HEAD: &str = "epoch,seconds\n";
+const HEAD: &str = "epoch,seconds,checksum";
+/// The first line of older versions, whose lines have no checksums.
+const OLD_HEAD: &str = "epoch,seconds";
 
 /// The time of one epoch.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -26,18 +29,18 @@ pub(crate) struct Times {
     path: Option<PathBuf>,
     begun: Instant,
     all: Vec<EpochTime>,
-    /// How many of them are in the file.
-    written: usize,
+    /// How many of them are in the file; `None` where it is to be written in any case.
+    written: Option<usize>,
 }
 
 impl Times {
     /// Starts the watch at an epoch; what a file has of it and of later ones is of a run that was
     /// cut off.
-    pub(crate) fn start(folder: Option<&Path>, epoch: usize) -> Self {
-        let mut all = folder.map_or_else(Vec::new, read_times);
+    pub(crate) fn start(folder: Option<&Path>, epoch: usize, observer: &dyn Observer) -> Self {
+        let mut all = folder.map_or_else(Vec::new, |folder| read_times(folder, observer));
         all.retain(|time| time.epoch < epoch);
         let path = folder.map(|folder| folder.join(NAME));
-        Self { path, begun: Instant::now(), all, written: usize::MAX }
+        Self { path, begun: Instant::now(), all, written: None }
     }
 
     /// Notes the end of an epoch.
@@ -47,24 +50,12 @@ impl Times {
         self.all.push(EpochTime { epoch, seconds });
     }
 
-    /// Brings the file up to date.
-    pub(crate) fn save(&mut self) -> Result<()> {
-        let Some(path) = &self.path else { return Ok(()) };
-        let fresh = self.written > self.all.len();
-        let from = if fresh { 0 } else { self.written };
-        let mut text = if fresh { HEAD.to_owned() } else { String::new() };
-        for time in &self.all[from..] {
-            text.push_str(&format!("{},{:.6}\n", time.epoch, time.seconds));
-        }
-        let file = if fresh {
-            fs::File::create(path)
-        } else {
-            fs::OpenOptions::new().append(true).open(path)
-        };
-        let written = file.and_then(|mut file| file.write_all(text.as_bytes()));
-        written.map_err(|e| Error::file("write", path, e))?;
-        self.written = self.all.len();
-        Ok(())
+    /// The file to write, where it is not up to date.
+    pub(super) fn file(&mut self) -> Option<Job> {
+        let path = self.path.as_ref().filter(|_| self.written != Some(self.all.len()))?;
+        self.written = Some(self.all.len());
+        let bytes = to_text(&self.all).into_bytes();
+        Some(Job { path: path.clone(), bytes, keeps_previous: false })
     }
 
     pub(crate) fn into_times(self) -> Vec<EpochTime> {
@@ -72,41 +63,129 @@ impl Times {
     }
 }
 
-/// The times that a chain's folder has. A line that was cut off is passed over: nothing depends on
-/// it.
-pub(crate) fn read_times(folder: &Path) -> Vec<EpochTime> {
-    let text = fs::read_to_string(folder.join(NAME)).unwrap_or_default();
+fn to_text(times: &[EpochTime]) -> String {
+    let (mut text, mut sum, mut summed) = (format!("{HEAD}\n"), crc32fast::Hasher::new(), 0);
+    for time in times {
+        text.push_str(&format!("{},{:.6}", time.epoch, time.seconds));
+        sum.update(&text.as_bytes()[summed..]);
+        summed = text.len();
+        text.push_str(&format!(",{:08x}\n", sum.clone().finalize()));
+    }
+    text
+}
+
+/// The times that a chain's folder has. Where the file is damaged there are none, and the observer is
+/// told: no result of a run depends on them.
+pub(crate) fn read_times(folder: &Path, observer: &dyn Observer) -> Vec<EpochTime> {
+    let path = folder.join(NAME);
+    let Ok(bytes) = fs::read(&path) else { return Vec::new() };
+    from_text(&bytes).unwrap_or_else(|| {
+        let path = path.display();
+        observer.notice(&format!(
+            "{path} is damaged, so the times of its epochs are not known; put back a copy of it to have them"
+        ));
+        Vec::new()
+    })
+}
+
+fn from_text(bytes: &[u8]) -> Option<Vec<EpochTime>> {
+    let text = str::from_utf8(bytes).ok()?;
     let time = |line: &str| {
         let (epoch, seconds) = line.split_once(',')?;
         Some(EpochTime { epoch: epoch.parse().ok()?, seconds: seconds.parse().ok()? })
     };
-    text.lines().skip(1).filter_map(time).collect()
+    let (head, rows) = text.split_once('\n')?;
+    if head == OLD_HEAD {
+        // Lines were appended one by one, so the last may be cut off.
+        let mut times: Vec<Option<EpochTime>> = rows.lines().map(time).collect();
+        times.pop_if(|last| last.is_none());
+        return times.into_iter().collect();
+    }
+    let mut times = Vec::new();
+    for row in rows.split_terminator('\n') {
+        times.push(time(row.rsplit_once(',')?.0)?);
+    }
+    // Every number, line and checksum is as it was written, or the file would be another.
+    (head == HEAD && to_text(&times) == text).then_some(times)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Mutex;
+
     use super::*;
+    use crate::files::write_whole;
+    use crate::train::{Record, Silent};
+
+    fn save(times: &mut Times) {
+        let job = times.file().unwrap();
+        write_whole(&job.path, &job.bytes).unwrap();
+        assert!(times.file().is_none(), "nothing is new");
+    }
 
     #[test]
     fn a_run_that_goes_on_keeps_the_times_before() {
         let folder = tempfile::tempdir().unwrap();
-        let mut first = Times::start(Some(folder.path()), 0);
+        let read = || read_times(folder.path(), &Silent);
+        let mut first = Times::start(Some(folder.path()), 0, &Silent);
         (0..5).for_each(|epoch| first.end(epoch));
-        first.save().unwrap();
+        save(&mut first);
         first.end(5);
-        first.save().unwrap();
-        let before = read_times(folder.path());
+        save(&mut first);
+        let before = read();
         assert_eq!(before.iter().map(|t| t.epoch).collect::<Vec<_>>(), [0, 1, 2, 3, 4, 5]);
         // Cut off in epoch 3.
-        let mut again = Times::start(Some(folder.path()), 3);
+        let mut again = Times::start(Some(folder.path()), 3, &Silent);
         again.end(3);
-        again.save().unwrap();
-        let after = read_times(folder.path());
+        save(&mut again);
+        let after = read();
         assert_eq!(after[..3], before[..3]);
         assert_eq!(after.len(), 4);
-        fs::write(folder.path().join(NAME), "epoch,seconds\n0,0.5\n1,0.").unwrap();
-        assert_eq!(read_times(folder.path()).len(), 2);
-        fs::write(folder.path().join(NAME), "epoch,seconds\n0,0.5\n1").unwrap();
-        assert_eq!(read_times(folder.path()), [EpochTime { epoch: 0, seconds: 0.5 }]);
+    }
+
+    #[test]
+    fn files_of_older_versions_are_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let read = |text: &str| {
+            fs::write(folder.path().join(NAME), text).unwrap();
+            read_times(folder.path(), &Silent)
+        };
+        assert_eq!(read("epoch,seconds\n0,0.5\n1,0.").len(), 2);
+        assert_eq!(read("epoch,seconds\n0,0.5\n1"), [EpochTime { epoch: 0, seconds: 0.5 }]);
+    }
+
+    #[derive(Default)]
+    struct Told(Mutex<Vec<String>>);
+
+    impl Observer for Told {
+        fn progress(&self, _: u32, _: u64, _: u64, _: Option<&Record>) {}
+        fn notice(&self, text: &str) {
+            self.0.lock().unwrap().push(text.to_owned());
+        }
+    }
+
+    #[test]
+    fn every_changed_byte_is_noticed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(NAME);
+        let times: Vec<EpochTime> =
+            (0..12).map(|epoch| EpochTime { epoch, seconds: 0.125 * epoch as f64 }).collect();
+        let whole = to_text(&times).into_bytes();
+        assert_eq!(from_text(&whole), Some(times.clone()));
+        for at in 0..whole.len() {
+            for byte in 0..=255 {
+                let mut bytes = whole.clone();
+                bytes[at] = byte;
+                let found = from_text(&bytes);
+                assert!(found.is_none() || bytes == whole, "byte {at} became {byte}: {found:?}");
+            }
+        }
+        let told = Told::default();
+        fs::write(&path, &whole).unwrap();
+        assert_eq!(read_times(folder.path(), &told), times);
+        assert!(told.0.lock().unwrap().is_empty());
+        fs::write(&path, &whole[1..]).unwrap();
+        assert!(read_times(folder.path(), &told).is_empty());
+        assert!(told.0.into_inner().unwrap()[0].contains("times.csv is damaged"));
     }
 }

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{Builder, JoinHandle};
 
-use super::container::{write_keeping_previous, write_whole};
 use crate::error::Result;
+use crate::files::{write_keeping_previous, write_whole};
 
 /// Files that wait to be written, at most: they take memory.
 const WAITING: usize = 2;
@@ -87,7 +87,7 @@ mod tests {
             (fs::read_to_string(&a).unwrap(), fs::read_to_string(&b).unwrap()),
             ("3".into(), "3".into())
         );
-        let previous = super::super::container::previous(&b);
+        let previous = crate::files::previous(&b);
         assert_eq!(fs::read_to_string(previous).unwrap(), "2");
         writer.write(job(a.clone(), "4", false)).unwrap();
         drop(writer);

@@ -205,6 +205,7 @@ const KEY: Key = Key { seed: 0x1234_5678_9abc_def0, chain: 3, stream: Stream::Sa
 
 const COEFFS: sghmc::Coeffs = sghmc::Coeffs {
     beta1: 0.1,
+    memory: 0.1,
     beta2: 1.0,
     dt: 0.3,
     k: 0.05,

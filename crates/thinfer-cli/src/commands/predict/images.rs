@@ -9,6 +9,7 @@ use thinfer::train::OnCuda;
 
 use super::Args;
 use crate::context::{Context, to_stdout};
+use crate::output;
 
 pub(super) fn run(
     args: &Args,
@@ -31,6 +32,7 @@ pub(super) fn run(
     let found = predict_images(info, posterior, &args.input, on.as_ref())?;
     found.notes.iter().for_each(|note| context.notice(note));
     if let Some(out) = &args.out {
+        output::check_free(out, args.force)?;
         found.write(out, args.all)?;
         context.say(&format!("wrote {} pictures to {}", found.pictures.len(), out.display()));
     }

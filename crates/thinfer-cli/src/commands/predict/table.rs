@@ -19,7 +19,9 @@ pub(super) fn run(
         return Err(Error::config("INPUT", problem).into());
     };
     args.out.as_deref().map_or(Ok(()), check_extension)?;
-    let table = Table::read_with(input, &info.table()?.schema.encoding.read_options())?;
+    let options = info.table()?.schema.encoding.read_options();
+    let (table, note) = Table::read_noted(input, &options)?;
+    note.iter().for_each(|note| context.notice(note));
     let predictions = predict(info, posterior, &table)?;
     predictions.notes.iter().for_each(|note| context.notice(note));
     if let Some(out) = &args.out {
@@ -40,6 +42,7 @@ fn to_json(args: &Args, predictions: &Predictions) -> anyhow::Result<Value> {
     object.insert("task".into(), serde_json::to_value(predictions.task)?);
     object.insert("rows".into(), json!(predictions.rows));
     object.insert("missing_rows".into(), json!(predictions.missing.rows));
+    object.insert("unseen_rows".into(), json!(predictions.unseen_rows));
     object.insert("members".into(), json!(predictions.members));
     object.insert("scored_rows".into(), json!(predictions.scored_rows));
     object.insert("score".into(), serde_json::to_value(&predictions.scores)?);

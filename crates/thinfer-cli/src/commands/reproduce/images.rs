@@ -141,6 +141,10 @@ impl Watcher for Watch<'_> {
     fn notice(&self, text: &str) {
         self.progress.notice(text);
     }
+
+    fn warning(&self, text: &str) {
+        self.progress.warning(text);
+    }
 }
 
 fn costs_to_text(plan: &Plan, costs: &[Cost], device: &str) -> String {

@@ -167,7 +167,8 @@ impl Narrow {
         let maps =
             [pixels(2 * PLANE)?, pixels(cut.last())?, filter(2 * PLANE)?, filter(cut.last())?];
         let [_, written] = channels(g, cut.direction);
-        let shape = [g.output[0], g.output[2], written, cut.full(), cut.stages];
+        let in_turn = usize::from(in_turn(cut.full() + 1, cut.stages));
+        let shape = [g.output[0], g.output[2], written, cut.full(), cut.stages, in_turn];
         let shape = shape.map(|size| size as u32);
         let (to, shape) = (Value::At(to).slot(), Value::Words(shape.to_vec()).slot());
         let config = LaunchConfig {
@@ -186,6 +187,19 @@ impl Narrow {
         Ok(())
     }
 }
+
+/// Whether the two pairs of groups must take turns: a pair begins a chunk of so many planes when the other pair has
+/// got all planes of the chunk before it.
+///
+/// A pair waits for a stage by the parity of its turn. Where the stage had a plane of the other pair before, that plane
+/// may still be on its way, and the turn before that one has the parity that is waited for. Only where a stage belongs to one
+/// pair for good can this not happen.
+fn in_turn(planes: usize, stages: usize) -> bool {
+    planes > 1 || !stages.is_multiple_of(2)
+}
+
+#[cfg(test)]
+mod turns;
 
 #[cfg(test)]
 mod tests {

@@ -37,9 +37,10 @@
 #define MULTIPLIERS 512
 #define MOST_STAGES 4
 
-// `full`: planes of 64 channels before the last one. `stages`: what is on its way or being multiplied.
+// `full`: planes of 64 channels before the last one. `stages`: what is on its way or being multiplied. `in_turn`:
+// whether a pair begins a chunk only when the other pair has got all of the chunk before it.
 struct Shape {
-    u32 images, height, written, full, stages;
+    u32 images, height, written, full, stages, in_turn;
 };
 
 // Fetches all taps of a plane of BYTES a pixel; returns where the next one goes.
@@ -151,9 +152,9 @@ extern "C" __global__ void __launch_bounds__(MULTIPLIERS + 128, 1) narrow(
                 stage++;
                 wrap();
             };
-            // With few stages, what a pair waits for may be two turns of a stage away, and a barrier tells only one
-            // turn from the next: a pair begins when the other one has got all that it waits for.
-            if (p.full > 0) wait_for(go + 8 * pair, mine);
+            // Fetches end in any order, so what a pair waits for may be two turns of a stage away, and a barrier tells
+            // only one turn from the next.
+            if (p.in_turn) wait_for(go + 8 * pair, mine);
             mine ^= 1;
             for (u32 plane = 0; plane < p.full; plane++, from += FULL_TAPS) {
                 begin(128);
@@ -162,7 +163,7 @@ extern "C" __global__ void __launch_bounds__(MULTIPLIERS + 128, 1) narrow(
             }
             begin(2 * LAST);
             add_plane<2 * LAST, LAST_STEPS>(d, start, from, p.full);
-            if (p.full > 0 && threadIdx.x % 128 == 0) arrive(go + 8 * (pair ^ 1));
+            if (p.in_turn && threadIdx.x % 128 == 0) arrive(go + 8 * (pair ^ 1));
             end();
 #pragma unroll
             for (u32 t = 0; t < SQUARES; t++) {

@@ -1,12 +1,17 @@
-//! Convolutions by kernels of our own: every cut that a plan would measure is compared, whichever it would choose.
+//! Convolutions by kernels of our own: every cut that a plan would measure is compared, whichever it would choose, and the
+//! plain kernels that stand in where a library has none.
+
+use cudarc::driver::CudaSlice;
 
 use super::setting::encode;
 use super::{Check, worst};
 use crate::cuda::Precision;
-use crate::cuda::context::Gpu;
+use crate::cuda::context::{Gpu, Value};
 use crate::cuda::conv::Problem;
 use crate::cuda::dnn::{Direction, Geometry};
 use crate::cuda::hopper::{Cut, Own};
+use crate::cuda::plan::direct_convolution;
+use crate::cuda::step::{Arg, Place};
 use crate::error::EngineError;
 use crate::noise::{Key, Stream};
 
@@ -62,14 +67,9 @@ const SUMS: f64 = 1e-4;
 /// All checks; none where the device is no Hopper.
 pub(super) fn own(gpu: &Gpu) -> Result<Vec<Check>, EngineError> {
     let mut checks = Vec::new();
-    for [batch, height, width, inputs, outputs, stride, side] in CASES {
-        let geometry = Geometry {
-            input: [batch, inputs, height, width],
-            filter: [outputs, inputs, side, side],
-            output: [batch, outputs, height / stride, width / stride],
-            stride: [stride, stride],
-            padding: [side / 2; 2],
-        };
+    for case in CASES {
+        let [batch, height, width, inputs, outputs, stride, side] = case;
+        let geometry = geometry(case);
         for direction in [Direction::Forward, Direction::Data, Direction::Filter] {
             let (precision, deterministic, hasty) = (Precision::Bf16, true, false);
             let stored = if inputs == PADDED { STORED } else { inputs };
@@ -96,11 +96,54 @@ pub(super) fn own(gpu: &Gpu) -> Result<Vec<Check>, EngineError> {
     Ok(checks)
 }
 
+pub(super) fn geometry(case: [usize; 7]) -> Geometry {
+    let [batch, height, width, inputs, outputs, stride, side] = case;
+    Geometry {
+        input: [batch, inputs, height, width],
+        filter: [outputs, inputs, side, side],
+        output: [batch, outputs, height / stride, width / stride],
+        stride: [stride, stride],
+        padding: [side / 2; 2],
+    }
+}
+
+/// The plain kernels, which no plan needs where the libraries have an engine.
+pub(super) fn plain(gpu: &Gpu) -> Result<Vec<Check>, EngineError> {
+    let geometry = geometry([3, 13, 9, 5, 7, 1, 3]);
+    let tensors = Tensors::new(&geometry);
+    let mut checks = Vec::new();
+    for direction in [Direction::Forward, Direction::Data, Direction::Filter] {
+        let (precision, deterministic, hasty) = (Precision::Bf16, true, false);
+        let stored = geometry.filter[1];
+        let problem = Problem { direction, geometry, stored, precision, deterministic, hasty };
+        let (buffers, [x, w, y, _]) = tensors.upload(gpu, &problem, 0)?;
+        let launch = direct_convolution(&problem, [Place::NOTHING; 3]);
+        let function = gpu.function(launch.source, launch.entry, &launch.defines)?;
+        let mut values = [x, w, y].map(Value::At).to_vec();
+        values.extend(launch.args.into_iter().filter_map(|arg| match arg {
+            Arg::Words(words) => Some(Value::Words(words)),
+            _ => None,
+        }));
+        gpu.launch(&function, launch.grid[0] as usize, &values)?;
+        let got = decode(&gpu.download(&buffers[written(direction)])?);
+        let name = format!("plain convolution {direction:?}");
+        let apart = worst(&got, &tensors.on_cpu(&problem), 0.0);
+        checks.push(Check::new(name, precision, apart, LIMIT));
+    }
+    Ok(checks)
+}
+
+/// bf16 as f32.
+fn decode(bytes: &[u8]) -> Vec<f32> {
+    let value = |b: &[u8]| f32::from_bits(u32::from(u16::from_le_bytes([b[0], b[1]])) << 16);
+    bytes.chunks_exact(2).map(value).collect()
+}
+
 /// Input, filter and output, or gradients in their place.
-struct Tensors([Vec<f32>; 3]);
+pub(super) struct Tensors([Vec<f32>; 3]);
 
 /// Which of them a pass writes.
-fn written(direction: Direction) -> usize {
+pub(super) fn written(direction: Direction) -> usize {
     match direction {
         Direction::Data => 0,
         Direction::Filter => 1,
@@ -110,7 +153,7 @@ fn written(direction: Direction) -> usize {
 
 impl Tensors {
     /// Random numbers that bf16 has.
-    fn new(geometry: &Geometry) -> Self {
+    pub(super) fn new(geometry: &Geometry) -> Self {
         let numbers = |seed: u64, size: [usize; 4]| {
             let mut values = vec![0.0; size.iter().product()];
             Key::new(seed, 0, Stream::Inputs).normals(0, 0, &mut values);
@@ -157,6 +200,31 @@ impl Tensors {
         result.into_iter().enumerate().filter(|(at, _)| kept(*at)).map(|(_, v)| v as f32).collect()
     }
 
+    /// On the device, and where they lie there. What the pass writes is poisoned, so that an element which is not
+    /// written shows, and begins so many bytes into its buffer.
+    pub(super) fn upload(
+        &self,
+        gpu: &Gpu,
+        problem: &Problem,
+        before: usize,
+    ) -> Result<(Vec<CudaSlice<u8>>, [u64; 4]), EngineError> {
+        let written = written(problem.direction);
+        let len = self.0[written].len();
+        // Of filter gradients f32 is written, and what the weights have.
+        let wide = 4 * len / problem.geometry.filter[1] * problem.stored;
+        let bytes = if problem.direction == Direction::Filter { wide } else { 2 * len };
+        let mut buffers = Vec::new();
+        let mut places = [0; 4];
+        for (at, values) in self.0.iter().enumerate() {
+            let poison = || vec![0xff; before + bytes];
+            let bytes = if at == written { poison() } else { encode(values, Precision::Bf16) };
+            buffers.push(gpu.upload(&bytes)?);
+            places[at] = gpu.address(&buffers[at]);
+        }
+        places[written] += before as u64;
+        Ok((buffers, places))
+    }
+
     /// Twice, a filter gradient the second time at an address that is not aligned: the bits must be the same.
     fn on_gpu(
         &self,
@@ -166,32 +234,16 @@ impl Tensors {
     ) -> Result<(Vec<f32>, Vec<f32>), EngineError> {
         let own = Own::new(gpu, problem, cut)?;
         let workspace = gpu.zeros::<u8>(own.workspace().max(1))?;
-        let (written, filter) =
-            (written(problem.direction), problem.direction == Direction::Filter);
-        let len = self.0[written].len();
-        let bytes =
-            if filter { 4 * len / problem.geometry.filter[1] * problem.stored } else { 2 * len };
+        let filter = problem.direction == Direction::Filter;
         let once = |before: usize| -> Result<Vec<f32>, EngineError> {
-            let mut places = [0, 0, 0, gpu.address(&workspace)];
-            let mut buffers = Vec::new();
-            for (at, values) in self.0.iter().enumerate() {
-                // Poisoned, so that an element which is not written shows.
-                let poison = || vec![0xff; before + bytes];
-                let bytes = if at == written { poison() } else { encode(values, Precision::Bf16) };
-                buffers.push(gpu.upload(&bytes)?);
-                places[at] = gpu.address(&buffers[at]);
-            }
-            places[written] += before as u64;
+            let (buffers, mut places) = self.upload(gpu, problem, before)?;
+            places[3] = gpu.address(&workspace);
             own.run(&gpu.stream, places)?;
             gpu.wait()?;
-            let bytes = gpu.download(&buffers[written])?;
-            let low = |b: &[u8]| f32::from_bits(u32::from(u16::from_le_bytes([b[0], b[1]])) << 16);
+            let bytes = gpu.download(&buffers[written(problem.direction)])?;
             let wide = |b: &[u8]| f32::from_le_bytes([b[0], b[1], b[2], b[3]]);
-            Ok(if filter {
-                bytes[before..].chunks_exact(4).map(wide).collect()
-            } else {
-                bytes.chunks_exact(2).map(low).collect()
-            })
+            let all_wide = || bytes[before..].chunks_exact(4).map(wide).collect();
+            Ok(if filter { all_wide() } else { decode(&bytes) })
         };
         Ok((once(0)?, once(if filter { 4 } else { 0 })?))
     }

@@ -72,3 +72,21 @@ fn a_configuration_is_told_its_keys_and_not_options() {
     let text = refused("data.target = 'y'\ndata.task = 'regression'");
     assert!(text.contains("data.task = classification") && !text.contains("--"), "{text}");
 }
+
+/// Were a held-out row among those that are learned from, the training rows would not have mean 0
+/// and variance 1.
+#[test]
+fn inputs_and_target_are_standardised_by_the_training_rows_alone() {
+    let data = split(100, 1.0 / 3.0).unwrap();
+    let mut wrong = Vec::new();
+    for (name, values) in [("x", data.train.inputs()), ("y", data.train.targets())] {
+        let mean_of = |power: i32| {
+            values.iter().map(|v| f64::from(*v).powi(power)).sum::<f64>() / values.len() as f64
+        };
+        let (mean, square) = (mean_of(1), mean_of(2));
+        if mean.abs() > 1e-6 || (square - 1.0).abs() > 1e-6 {
+            wrong.push(format!("{name}: mean {mean:.3}, mean square {square:.3}"));
+        }
+    }
+    assert_eq!(wrong, [""; 0]);
+}

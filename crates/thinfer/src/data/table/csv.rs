@@ -13,7 +13,7 @@ use csv::{ByteRecord, ErrorKind, Reader, ReaderBuilder};
 
 use super::infer::{Cell, Pending, classify};
 use super::{
-    Column, ReadOptions, Table, Values, available_memory, check_categorical, check_memory,
+    Column, Found, ReadOptions, Table, Values, available_memory, check_categorical, check_memory,
     check_names, check_rows, is_missing_text,
 };
 use crate::error::{Error, Result};
@@ -22,7 +22,7 @@ use crate::error::{Error, Result};
 const SAMPLE: u64 = 1 << 16;
 
 /// Reads the file at `path`, which is there and not empty.
-pub(super) fn read(path: &Path, delimiter: u8, options: &ReadOptions) -> Result<Table> {
+pub(super) fn read(path: &Path, delimiter: u8, options: &ReadOptions) -> Result<Found> {
     check_size(path, delimiter)?;
     let mut reader = open(path, delimiter)?;
     let names = header(path, delimiter, &mut reader)?;
@@ -41,7 +41,7 @@ pub(super) fn read(path: &Path, delimiter: u8, options: &ReadOptions) -> Result<
     }
     check_rows(path, rows)?;
 
-    let mut text = Vec::new();
+    let (mut text, mut dressed) = (Vec::new(), Vec::new());
     let mut columns = Vec::with_capacity(names.len());
     for (at, (name, mut column)) in names.into_iter().zip(pending).enumerate() {
         let values = if column.is_text(path, &name, rows)? {
@@ -49,6 +49,7 @@ pub(super) fn read(path: &Path, delimiter: u8, options: &ReadOptions) -> Result<
             Values::Text(Vec::new())
         } else {
             column.values.shrink_to_fit();
+            dressed.extend(column.dressed.map(|cell| (name.clone(), cell)));
             Values::Number(column.values)
         };
         columns.push(Column { name, values });
@@ -58,7 +59,7 @@ pub(super) fn read(path: &Path, delimiter: u8, options: &ReadOptions) -> Result<
     if !text.is_empty() {
         read_text(&mut table, delimiter, &text, rows)?;
     }
-    Ok(table)
+    Ok(Found { table, dressed })
 }
 
 /// The second pass: fills the columns `text`.

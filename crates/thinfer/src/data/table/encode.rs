@@ -145,6 +145,17 @@ impl Encoding {
     /// A level that the training rows did not have is none of the levels. A missing value is an
     /// error, so `rows` must be complete in [`Self::names`]; see [`Table::complete_rows_in`].
     pub fn encode(&self, table: &Table, rows: &[u32]) -> Result<Vec<f32>> {
+        self.encode_some(table, rows, |_| true)
+    }
+
+    /// The same with 0 in the columns of the variables that are not `wanted`, by their place in
+    /// [`Self::names`]. Their cells are not looked at, and the table may lack them.
+    pub fn encode_some(
+        &self,
+        table: &Table,
+        rows: &[u32],
+        wanted: impl Fn(usize) -> bool,
+    ) -> Result<Vec<f32>> {
         let width = self.width();
         let cells = rows.len().checked_mul(width);
         let bytes = cells.and_then(|cells| (cells as u64).checked_mul(4));
@@ -152,7 +163,11 @@ impl Encoding {
         let mut design = vec![0.0; cells.unwrap_or_default()];
         let columns = table.by_name();
         let mut first = 0;
-        for Variable { name, kind } in &self.variables {
+        for (at, Variable { name, kind }) in self.variables.iter().enumerate() {
+            if !wanted(at) {
+                first += kind.width();
+                continue;
+            }
             let column = *columns.get(name.as_str()).ok_or_else(|| {
                 Error::table(&table.path, format!("has {}", table.no_column(name)))
             })?;
@@ -169,6 +184,53 @@ impl Encoding {
             first += kind.width();
         }
         Ok(design)
+    }
+
+    /// The categories in which some of `rows` have a level that the training rows did not have, among
+    /// the variables that are `wanted`.
+    pub(crate) fn unseen(
+        &self,
+        table: &Table,
+        rows: &[u32],
+        wanted: impl Fn(usize) -> bool,
+    ) -> Vec<Unseen> {
+        let columns = table.by_name();
+        let of = |(at, variable): (usize, &Variable)| {
+            let Kind::Category { levels, .. } = &variable.kind else { return None };
+            let column = *columns.get(variable.name.as_str()).filter(|_| wanted(at))?;
+            let numbers = level_values(levels);
+            let unseen: Vec<u32> = rows
+                .iter()
+                .copied()
+                .filter(|row| !column.values.is_missing(*row as usize))
+                .filter(|row| level_of(column, *row as usize, levels, &numbers).is_none())
+                .collect();
+            (!unseen.is_empty()).then(|| Unseen { name: variable.name.clone(), rows: unseen })
+        };
+        self.variables.iter().enumerate().filter_map(of).collect()
+    }
+}
+
+/// A category with levels that are new.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Unseen {
+    /// The variable.
+    pub name: String,
+    /// The rows with such a level, counted from 0.
+    pub rows: Vec<u32>,
+}
+
+/// The place of a cell among the levels; `numbers` are those that the levels stand for.
+fn level_of(
+    column: &Column,
+    row: usize,
+    levels: &[String],
+    numbers: &[Option<f64>],
+) -> Option<usize> {
+    match &column.values {
+        Values::Text(values) => levels.iter().position(|level| Some(level) == values[row].as_ref()),
+        // A table in which only the levels that are numbers occur.
+        Values::Number(values) => numbers.iter().position(|level| *level == Some(values[row])),
     }
 }
 
@@ -322,13 +384,7 @@ fn encode_category<'a>(
         if column.values.is_missing(at) {
             return Err(table.missing_cell(*row, &column.name));
         }
-        let level = match &column.values {
-            Values::Text(values) => {
-                levels.iter().position(|level| Some(level) == values[at].as_ref())
-            }
-            // A table in which only the levels that are numbers occur.
-            Values::Number(values) => numbers.iter().position(|level| *level == Some(values[at])),
-        };
+        let level = level_of(column, at, levels, &numbers);
         place[..absent.len()].copy_from_slice(&absent);
         if let Some(level) = level {
             place[level] = present[level];
@@ -382,6 +438,27 @@ mod tests {
         assert_eq!(encoding.encode(&example(), &[4]).unwrap(), [5.0, -1.0, -1.0]);
         let unscaled = Encoding::unscaled(&["k".into(), "x".into()]);
         assert_eq!(unscaled.encode(&example(), &[4]).unwrap(), [9.0, 7.0]);
+    }
+
+    #[test]
+    fn what_is_not_wanted_is_not_looked_at() {
+        let (encoding, _) = Encoding::learn(&example(), "y", &TRAIN).unwrap();
+        let mut new = example();
+        new.columns.retain(|column| column.name != "x");
+        let only_colour = encoding.encode_some(&new, &[0], |at| at == 1).unwrap();
+        assert_eq!(only_colour, [0.0, -1.0, 1.0]);
+        new.columns[1].values = text(&["", "", "", "", ""]);
+        assert_eq!(encoding.encode_some(&new, &[0], |_| false).unwrap(), [0.0; 3]);
+    }
+
+    #[test]
+    fn levels_that_are_new_are_found() {
+        let (encoding, _) = Encoding::learn(&example(), "y", &TRAIN).unwrap();
+        let all = [0, 1, 2, 3, 4];
+        let found = encoding.unseen(&example(), &all, |_| true);
+        assert_eq!(found, [Unseen { name: "c".into(), rows: vec![4] }]);
+        assert!(encoding.unseen(&example(), &all, |at| at == 0).is_empty());
+        assert!(encoding.unseen(&example(), &TRAIN, |_| true).is_empty());
     }
 
     #[test]

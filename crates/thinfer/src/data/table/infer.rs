@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use super::dressed::dressed_number;
 use super::{infinite_cell, is_missing_text};
 use crate::error::{Error, Result};
 
@@ -18,6 +19,8 @@ pub(super) struct Pending {
     texts: usize,
     /// The first cells that are not numbers.
     examples: Vec<(usize, String)>,
+    /// The first cell that is a number with a sign of money or commas between thousands.
+    pub(super) dressed: Option<String>,
     /// The first cell that is infinite.
     infinite: Option<(usize, String)>,
     /// Whether the user said that this is text.
@@ -46,6 +49,13 @@ impl Pending {
     fn push_other(&mut self, row: usize, cell: &[u8], class: &Cell) {
         let mut value = f64::NAN;
         let text = || (row, String::from_utf8_lossy(cell).into_owned());
+        if *class == Cell::Text
+            && let Some(number) = std::str::from_utf8(cell).ok().and_then(dressed_number)
+        {
+            self.dressed.get_or_insert_with(|| text().1);
+            self.values.push(number);
+            return;
+        }
         match class {
             Cell::Number(number) => value = *number,
             Cell::Missing => self.missing += 1,

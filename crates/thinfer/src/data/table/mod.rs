@@ -3,6 +3,7 @@
 //! Rows in messages and reports are counted from 1, the header not included.
 
 mod csv;
+mod dressed;
 mod encode;
 mod infer;
 mod levels;
@@ -16,6 +17,7 @@ mod write;
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
+pub(crate) use encode::Unseen;
 pub use encode::{Encoding, Kind, Variable};
 pub use memory::{available_memory, check_memory, human_bytes};
 pub use notes::Notes;
@@ -59,6 +61,13 @@ pub struct ReadOptions {
     pub categorical: Vec<String>,
     /// Whether a name in `categorical` may be absent from the table. False refuses such a name.
     pub may_be_absent: bool,
+}
+
+/// A table as a reader finds it.
+struct Found {
+    table: Table,
+    /// Columns of numbers with signs of money or commas between thousands, and a cell of each.
+    dressed: Vec<(String, String)>,
 }
 
 /// What is missing in a table, for the user.
@@ -108,6 +117,11 @@ impl Table {
 
     /// Reads a table with options.
     pub fn read_with(path: &Path, options: &ReadOptions) -> Result<Self> {
+        Self::read_noted(path, options).map(|(table, _)| table)
+    }
+
+    /// Reads a table with options, and says what the user should know about how it was read.
+    pub fn read_noted(path: &Path, options: &ReadOptions) -> Result<(Self, Option<String>)> {
         let file = std::fs::metadata(path).map_err(|e| {
             if path == Path::new("-") {
                 let problem = format!(
@@ -125,10 +139,11 @@ impl Table {
         if file.len() == 0 {
             return Err(Error::table(path, "is empty; write the table again"));
         }
-        match format {
+        let read = match format {
             Format::Csv(delimiter) => csv::read(path, delimiter, options),
             Format::Parquet => parquet::read(path, options),
-        }
+        }?;
+        Ok((read.table, dressed::note(&read.dressed)))
     }
 
     /// How many rows there are.

@@ -10,9 +10,10 @@ use parquet::file::metadata::ParquetMetaData;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::schema::types::ColumnDescriptor;
 
+use super::dressed::as_numbers;
 use super::schema::{Stored, kinds, needed};
 use super::{
-    Column, ReadOptions, Table, Values, available_memory, check_categorical, check_memory,
+    Column, Found, ReadOptions, Table, Values, available_memory, check_categorical, check_memory,
     check_rows, infinite_cell, is_missing_text, number_text,
 };
 use crate::error::{Error, Result};
@@ -21,7 +22,7 @@ use crate::error::{Error, Result};
 const BATCH: usize = 8192;
 
 /// Reads the file at `path`, which is there and not empty.
-pub(super) fn read(path: &Path, options: &ReadOptions) -> Result<Table> {
+pub(super) fn read(path: &Path, options: &ReadOptions) -> Result<Found> {
     // The parquet crate asserts some of what it finds in a file (negative offsets, a dictionary
     // that is announced and absent), and a damaged file must not end the program.
     std::panic::catch_unwind(|| read_sound(path, options)).unwrap_or_else(|_| {
@@ -29,7 +30,7 @@ pub(super) fn read(path: &Path, options: &ReadOptions) -> Result<Table> {
     })
 }
 
-fn read_sound(path: &Path, options: &ReadOptions) -> Result<Table> {
+fn read_sound(path: &Path, options: &ReadOptions) -> Result<Found> {
     let file = File::open(path).map_err(|e| Error::file("read", path, e))?;
     let reader = SerializedFileReader::new(file).map_err(|e| broken(path, &e))?;
     let meta = reader.metadata();
@@ -39,7 +40,7 @@ fn read_sound(path: &Path, options: &ReadOptions) -> Result<Table> {
     check_memory(&path.display().to_string(), bytes, available_memory())?;
 
     let schema = meta.file_metadata().schema_descr();
-    let mut columns = Vec::with_capacity(kinds.len());
+    let (mut columns, mut dressed) = (Vec::with_capacity(kinds.len()), Vec::new());
     for (at, kind) in kinds.iter().enumerate() {
         let descriptor = schema.column(at);
         let name = descriptor.name();
@@ -60,12 +61,22 @@ fn read_sound(path: &Path, options: &ReadOptions) -> Result<Table> {
             return Err(Error::table(path, problem));
         }
         let forced = options.categorical.iter().any(|wanted| wanted == name);
-        let values = if forced { as_text(cells, *kind) } else { cells };
+        let values = match cells {
+            cells @ (Values::Text(_) | Values::Number(_)) if forced => as_text(cells, *kind),
+            Values::Text(cells) => match as_numbers(&cells) {
+                Some((numbers, cell)) => {
+                    dressed.push((name.to_owned(), cell));
+                    Values::Number(numbers)
+                }
+                None => Values::Text(cells),
+            },
+            numbers @ Values::Number(_) => numbers,
+        };
         columns.push(Column { name: name.to_owned(), values });
     }
     let table = Table { path: path.to_owned(), columns };
     check_categorical(&table, options)?;
-    Ok(table)
+    Ok(Found { table, dressed })
 }
 
 fn rows(path: &Path, meta: &ParquetMetaData) -> Result<usize> {

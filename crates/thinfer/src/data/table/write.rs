@@ -1,9 +1,7 @@
 //! Results as CSV or Parquet. A file is either there and whole, or not there.
 
-use std::ffi::OsString;
-use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use parquet::basic::{Compression, LogicalType, Repetition, Type as Physical, ZstdLevel};
@@ -16,6 +14,7 @@ use parquet::schema::types::Type;
 
 use super::{Format, check_names, number_text};
 use crate::error::{Error, Result};
+use crate::files::Draft;
 
 /// Rows in one row group of a Parquet file.
 const ROW_GROUP: usize = 1 << 20;
@@ -46,8 +45,7 @@ impl OutColumn {
 
 /// Writes `columns` to `path`, as CSV or Parquet by the extension.
 ///
-/// Everything goes to a file with `.partial` after its name first, which is then renamed, so that
-/// nobody ever sees half a table. A file that is there is replaced only with `overwrite`.
+/// Nobody ever sees half a table. A file that is there is replaced only with `overwrite`.
 pub fn write_columns(path: &Path, columns: &[(String, OutColumn)], overwrite: bool) -> Result<()> {
     let format = Format::of(path)?;
     check_columns(path, columns)?;
@@ -58,45 +56,13 @@ pub fn write_columns(path: &Path, columns: &[(String, OutColumn)], overwrite: bo
         let problem = "already exists; choose another path with --out or pass --force";
         return Err(Error::table(path, problem));
     }
-    let partial = Partial::new(path);
-    let file = File::create(&partial.0).map_err(|e| Error::file("write", path, e))?;
-    let file = match format {
-        Format::Csv(delimiter) => write_csv_to(file, delimiter, columns),
-        Format::Parquet => write_parquet(file, columns),
-    };
-    let renamed = file.and_then(|file| {
-        file.sync_all()?;
-        fs::rename(&partial.0, path)
-    });
-    renamed.map_err(|e| Error::file("write", path, e))?;
-    sync_folder(path);
-    Ok(())
-}
-
-/// The file that is written to; it goes away unless it was renamed.
-struct Partial(PathBuf);
-
-impl Partial {
-    fn new(path: &Path) -> Self {
-        let mut name = path.file_name().map_or_else(OsString::new, OsString::from);
-        name.push(".partial");
-        Self(path.with_file_name(name))
+    let draft = Draft::begin(path)?;
+    match format {
+        Format::Csv(delimiter) => write_csv_to(draft.file(), delimiter, columns).map(drop),
+        Format::Parquet => write_parquet(draft.file(), columns).map(drop),
     }
-}
-
-impl Drop for Partial {
-    fn drop(&mut self) {
-        let _ = fs::remove_file(&self.0);
-    }
-}
-
-/// Makes the new name survive a power cut. Not every system can open a folder, and the table is
-/// whole either way, so failure is passed over.
-fn sync_folder(path: &Path) {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    if let Ok(folder) = File::open(folder.unwrap_or(Path::new("."))) {
-        let _ = folder.sync_all();
-    }
+    .map_err(|e| Error::file("write", path, e))?;
+    if overwrite { draft.replace() } else { draft.create() }
 }
 
 /// Refuses columns that differ in length, names that occur twice, and infinite numbers.
@@ -165,7 +131,7 @@ fn csv_text<W: Write>(to: W, delimiter: u8, columns: &[(String, OutColumn)]) -> 
     Ok(buffer.into_inner().map_err(io::IntoInnerError::into_error)?)
 }
 
-fn write_parquet(file: File, columns: &[(String, OutColumn)]) -> io::Result<File> {
+fn write_parquet<W: Write + Send>(file: W, columns: &[(String, OutColumn)]) -> io::Result<W> {
     parquet_file(file, columns).map_err(|error| match error {
         // A full disk comes wrapped, and keeps its kind when it is taken out.
         ParquetError::External(inner) => match inner.downcast::<io::Error>() {
@@ -176,10 +142,10 @@ fn write_parquet(file: File, columns: &[(String, OutColumn)]) -> io::Result<File
     })
 }
 
-fn parquet_file(
-    file: File,
+fn parquet_file<W: Write + Send>(
+    file: W,
     columns: &[(String, OutColumn)],
-) -> std::result::Result<File, ParquetError> {
+) -> std::result::Result<W, ParquetError> {
     let fields = columns.iter().map(|(name, column)| {
         let field = match column {
             OutColumn::Number(_) => Type::primitive_type_builder(name, Physical::DOUBLE),
@@ -218,6 +184,8 @@ fn parquet_file(
 
 #[cfg(test)]
 mod tests {
+    use std::fs::{self, File};
+
     use super::super::{Table, Values};
     use super::*;
 

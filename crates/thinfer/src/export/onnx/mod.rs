@@ -81,7 +81,7 @@ mod tests {
 
     fn written(info: &RunInfo, samples: Samples, fold_norms: bool) -> Model {
         let posterior = posterior(&info.network, 3);
-        let options = Options { samples, fold_norms, dense: true };
+        let options = Options { samples, fold_norms, dense: true, ..Options::default() };
         let parts =
             parts(info, &posterior, &chosen(&posterior, samples).unwrap(), &options).unwrap();
         Model::decode(&to_bytes(info, &parts, "about").unwrap()[..]).unwrap()

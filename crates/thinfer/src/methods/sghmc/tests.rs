@@ -24,6 +24,7 @@ fn the_mean_of_the_rho_update_is_the_slope_of_the_elbo() {
         {
             let c = Coeffs {
                 beta1: beta1 as f32,
+                memory: beta1 as f32,
                 beta2: 1.0,
                 dt: dt as f32,
                 k: k as f32,
@@ -68,7 +69,13 @@ fn the_limit_looks_at_live_weights_alone() {
         clip: Some(1.0),
     };
     let method = SghmcMethod { config, key: Key::new(1, 0, Stream::Sampler) };
-    let rates = Rates { step_size: 0.5, temperature: 0.0, eta: 0.0, decay_factor: 1.0 };
+    let rates = Rates {
+        step_size: 0.5,
+        step_size_before: 0.5,
+        temperature: 0.0,
+        eta: 0.0,
+        decay_factor: 1.0,
+    };
     let moved = |g: [f32; 4]| {
         let mut arena = Arena::flat(4, 2);
         method.start(&mut arena, method.key).unwrap();

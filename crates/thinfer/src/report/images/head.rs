@@ -60,7 +60,7 @@ fn sentence(evaluation: &ImageEvaluation) -> String {
         percent(scores.accuracy),
         percent(standard_error(evaluation)),
         number(scores.nll),
-        percent(scores.ece),
+        number(scores.ece),
     )
 }
 
@@ -79,7 +79,7 @@ fn tiles(evaluation: &ImageEvaluation) -> String {
     let mut all = vec![
         tile(percent(scores.accuracy), "accuracy"),
         tile(number(scores.nll), "negative log-likelihood"),
-        tile(percent(scores.ece), "calibration error"),
+        tile(number(scores.ece), "calibration error"),
     ];
     if let Some(size) = evaluation.sizes.first() {
         all.push(tile(percent(size.sparsity.value()), "of parameters pruned"));
@@ -104,8 +104,8 @@ fn cells(scores: &ImageScores) -> Vec<String> {
         percent(scores.accuracy),
         number(scores.nll),
         number(scores.brier),
-        percent(scores.ece),
-        percent(scores.ece_equal_mass),
+        number(scores.ece),
+        number(scores.ece_equal_mass),
         number(scores.aurc),
         number(scores.mutual_information),
     ]
@@ -198,7 +198,7 @@ pub(super) fn snapshots(evaluation: &ImageEvaluation) -> String {
                 count(s.cycle + 1),
                 percent(s.scores.accuracy),
                 number(s.scores.nll),
-                percent(s.scores.ece),
+                number(s.scores.ece),
                 percent(s.sparsity.value()),
                 percent(s.weight_sparsity.value()),
                 left(s.multiply_adds),

@@ -25,8 +25,8 @@ pub(super) fn sections(report: &ImageReport<'_>) -> Result<String> {
     let masses = format!(
         "In 15 bins of equal width the calibration error is {}, in 15 bins that hold equally many \
          images {}.",
-        percent(evaluation.posterior.ece),
-        percent(evaluation.posterior.ece_equal_mass)
+        number(evaluation.posterior.ece),
+        number(evaluation.posterior.ece_equal_mass)
     );
     let mut html = section(
         "calibration",

@@ -62,8 +62,10 @@ fn card(sample: &Sample, shape: Shape, classes: &[String]) -> Result<String> {
             100.0 * low,
             (100.0 * (high - low)).max(0.5)
         );
-        element("dt", &escape(&name(*class)))
-            + &element("dd", &(element("span class=\"track\"", &bar) + &escape(&percent(*mean))))
+        // The number has a width of its own, so that all bars have the same length.
+        let track = element("span class=\"track\"", &bar);
+        let share = element("span class=\"share\"", &escape(&percent(*mean)));
+        element("dt", &escape(&name(*class))) + &element("dd", &(track + &share))
     };
     let rows: Vec<String> = ranked.iter().take(CLASSES).map(row).collect();
     let verdict = if guess == pick.truth {

@@ -89,7 +89,7 @@ impl Plan {
     pub fn costs(&self, out: &Path, device: Device, device_name: &str) -> Result<Vec<Cost>> {
         let jobs = self.jobs()?;
         self.check(&jobs)?;
-        let kept: Vec<Outcome> = results(out);
+        let (kept, _): (Vec<Outcome>, _) = results(out);
         let mut rate = None;
         let mut costs: Vec<Cost> = Vec::new();
         for row in &self.rows {
@@ -120,7 +120,10 @@ impl Plan {
             } else {
                 (by_bench(&job.config)?, Source::Bench)
             };
-            let done = of_row.iter().filter(|job| job.kept(out).is_some()).count();
+            let mut done = 0;
+            for job in &of_row {
+                done += usize::from(job.kept(out)?.is_some());
+            }
             let begun = of_row.iter().filter(|job| job.begun(out)).count();
             costs.push(Cost {
                 row: row.name(),

@@ -14,6 +14,7 @@ mod summary;
 mod tests;
 
 use std::path::Path;
+use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 
 pub use budget::shortened;
@@ -23,7 +24,10 @@ pub use plan::{Counts, Plan};
 pub use row::{PaperTable, Row};
 pub use summary::{Failure, Measured, Summary};
 
+use thinfer_engine::EngineError;
+
 use super::farm::farm;
+use super::table_file::claim_folder;
 use crate::config::{Config, DataKind};
 use crate::error::{Error, Result};
 use crate::run::Control;
@@ -40,6 +44,10 @@ pub trait Watcher: Sync {
     fn ends(&self, number: usize, name: &str, result: &Result<Outcome>);
     /// Something that the user should know.
     fn notice(&self, text: &str);
+    /// Something without which a result is read wrongly.
+    fn warning(&self, text: &str) {
+        self.notice(text);
+    }
 }
 
 /// Where and how runs are done.
@@ -69,8 +77,10 @@ pub fn reproduce(plan: &Plan, setting: &Setting<'_>) -> Result<Measured> {
     let mut jobs = Vec::new();
     let all = plan.jobs()?;
     plan.check(&all)?;
+    // Two programs on one folder would do the same runs.
+    let _until_the_end = claim_folder(out)?;
     for job in all {
-        match job.kept(out) {
+        match job.kept(out)? {
             Some(outcome) => runs.push(outcome),
             None => jobs.push(job),
         }
@@ -87,6 +97,7 @@ pub fn reproduce(plan: &Plan, setting: &Setting<'_>) -> Result<Measured> {
         threads: (cores / side_by_side).max(1),
         discard_samples: setting.discard_samples,
     };
+    let faults = Mutex::new(Vec::new());
     let results = farm(&jobs, side_by_side, |number, job| {
         let (name, watcher) = (job.name(), setting.watcher);
         watcher.begins(number, &name);
@@ -106,9 +117,17 @@ pub fn reproduce(plan: &Plan, setting: &Setting<'_>) -> Result<Measured> {
                 Ok(Err(Failure { row, seed: job.seed, reason }))
             }
             Err(Error::Interrupted(_)) => Err(Error::Interrupted(out.to_owned())),
+            Err(Error::Engine(EngineError::Fault { problem, launched })) => {
+                if let Ok(mut faults) = faults.lock() {
+                    faults.push(format!("{name}: {launched}"));
+                }
+                Err(Error::Engine(EngineError::Fault { problem, launched }))
+            }
             Err(error) => Err(error),
         }
-    })?;
+    });
+    let results =
+        results.map_err(|error| name_runs(error, faults.into_inner().unwrap_or_default()))?;
     let mut failures = Vec::new();
     for result in results {
         match result {
@@ -116,8 +135,20 @@ pub fn reproduce(plan: &Plan, setting: &Setting<'_>) -> Result<Measured> {
             Err(failure) => failures.push(failure),
         }
     }
-    let file = plan.write_table(out, failures.clone())?;
+    let notice = |text: &str| setting.watcher.notice(text);
+    let file = plan.write_table(out, failures.clone(), notice)?;
     Ok(Measured { file: Some(file), ..plan.table_of(runs, failures) })
+}
+
+/// Runs of a process share what a fault ends: says what each of them had launched.
+fn name_runs(error: Error, mut faults: Vec<String>) -> Error {
+    faults.sort();
+    match error {
+        Error::Engine(EngineError::Fault { problem, .. }) if !faults.is_empty() => {
+            Error::Engine(EngineError::Fault { problem, launched: faults.join("; ") })
+        }
+        other => other,
+    }
 }
 
 /// ImageNet is the one set of the tables that `thinfer data get` does not know.
@@ -133,8 +164,8 @@ fn check_place(config: &Config) -> Result<()> {
 
 /// The table of the runs that `out` holds; nothing is run or written, and what is not there is missing.
 pub fn collect(plan: &Plan, out: &Path) -> Result<Measured> {
-    let runs = plan.jobs()?.iter().filter_map(|job| job.kept(out)).collect();
-    Ok(plan.table_of(runs, Vec::new()))
+    let kept = plan.jobs()?.iter().map(|job| job.kept(out)).collect::<Result<Vec<_>>>()?;
+    Ok(plan.table_of(kept.into_iter().flatten().collect(), Vec::new()))
 }
 
 /// One run among several.
@@ -152,5 +183,9 @@ impl Observer for Numbered<'_> {
 
     fn notice(&self, text: &str) {
         self.watcher.notice(text);
+    }
+
+    fn warning(&self, text: &str) {
+        self.watcher.warning(text);
     }
 }

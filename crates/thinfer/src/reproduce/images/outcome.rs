@@ -7,9 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::plan::Job;
 use crate::error::{Error, Result};
 use crate::images::judge;
-use crate::run::{
-    Control, Mode, Trained, remove_samples, train_with_threads, write_json, write_text,
-};
+use crate::run::{Control, Mode, Trained, remove_samples, train_and_hold, write_json, write_text};
 use crate::train::{ChainResult, OnCuda};
 
 /// One run of one row: what is kept of it, and what the table is made of.
@@ -79,7 +77,8 @@ pub(super) struct Doing<'a> {
 pub(super) fn run(job: &Job, doing: &Doing<'_>, control: &Control<'_>) -> Result<Outcome> {
     let folder = job.folder(doing.out);
     let config = &job.config;
-    let trained = train_with_threads(config, &folder, Mode::Resume, control, doing.threads)?;
+    let (trained, _until_the_end) =
+        train_and_hold(config, &folder, Mode::Resume, control, doing.threads)?;
     let Trained::Images(run) = trained else {
         return Err(Error::store(&folder, "is a run on a table; the row is about images"));
     };

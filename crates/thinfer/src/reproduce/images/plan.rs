@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use super::super::fixed::Fixed;
-use super::super::table_file::{place, results};
+use super::super::table_file::{ADVICE, place, results};
 use super::budget::shortened;
 use super::estimate::problem;
 use super::outcome::Outcome;
@@ -14,6 +14,7 @@ use super::summary::Failure;
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::experiment::chain_specs;
+use crate::files::read_json;
 use crate::run::write_json;
 
 /// Data and network may be others, to see what a table does without a GPU.
@@ -79,10 +80,9 @@ impl Job {
     }
 
     /// The result, where the run is finished.
-    pub(super) fn kept(&self, out: &Path) -> Option<Outcome> {
-        let text = std::fs::read_to_string(self.file(out)).ok()?;
-        let outcome: Outcome = serde_json::from_str(&text).ok()?;
-        (outcome.fingerprint == self.fingerprint).then_some(outcome)
+    pub(super) fn kept(&self, out: &Path) -> Result<Option<Outcome>> {
+        let outcome: Option<Outcome> = read_json(&self.file(out), ADVICE)?;
+        Ok(outcome.filter(|outcome| outcome.fingerprint == self.fingerprint))
     }
 
     /// How far an interrupted run got.
@@ -167,7 +167,7 @@ impl Plan {
         let mut counts = Counts::default();
         for job in self.jobs()? {
             counts.asked += 1;
-            let done = job.kept(out).is_some();
+            let done = job.kept(out)?.is_some();
             counts.done += usize::from(done);
             counts.begun += usize::from(!done && job.begun(out));
         }
@@ -176,7 +176,12 @@ impl Plan {
 
     /// Writes the table of all runs in `out` with these settings, also of rows and seeds that this
     /// plan does not ask for; says where.
-    pub(super) fn write_table(&self, out: &Path, failures: Vec<Failure>) -> Result<PathBuf> {
+    pub(super) fn write_table(
+        &self,
+        out: &Path,
+        failures: Vec<Failure>,
+        notice: impl Fn(&str),
+    ) -> Result<PathBuf> {
         // The table of short runs is another.
         let name = match self.budget_epochs {
             Some(epochs) => format!("{}-{epochs}-epochs", self.table.name()),
@@ -184,14 +189,14 @@ impl Plan {
         };
         let known = self.table.rows();
         let ours = |run: &Outcome| known.iter().any(|row| row.made(run) && self.gave(row, run));
-        let (path, written) = place(out, &name, self.settings(&known), ours);
-        let mut runs: Vec<Outcome> = results(out);
+        let (path, written) = place(out, &name, self.settings(&known), ours)?;
+        let (mut runs, unreadable): (Vec<Outcome>, _) = results(out);
+        unreadable.iter().for_each(|error| notice(&error.to_string()));
         runs.retain(ours);
         runs.extend(written);
         let key = |run: &Outcome| (run.network.clone(), run.method.clone(), run.percent, run.seed);
         runs.sort_by_key(key);
         runs.dedup_by_key(|run| key(run));
-        std::fs::create_dir_all(out).map_err(|e| Error::file("create", out, e))?;
         write_json(&path, &self.table_of(runs, failures))?;
         Ok(path)
     }

@@ -291,3 +291,16 @@ fn settings_that_cannot_be_run_with_are_refused_before_anything_runs() {
     }
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }
+
+#[test]
+fn a_fault_names_every_run_that_it_ended() {
+    let fault = || {
+        let (problem, launched) = ("CUDA_ERROR_LAUNCH_FAILED".into(), "steps 0 to 782".into());
+        Error::Engine(thinfer_engine::EngineError::Fault { problem, launched })
+    };
+    let runs = ["b, seed 1: steps 0 to 782", "a, seed 1: nothing"].map(str::to_owned).to_vec();
+    let text = super::name_runs(fault(), runs).to_string();
+    assert!(text.contains("a, seed 1: nothing; b, seed 1: steps 0 to 782"), "{text}");
+    let other = super::name_runs(Error::Data("full".into()), vec!["a".into()]);
+    assert_eq!(other.to_string(), "full");
+}

@@ -17,6 +17,7 @@ pub use row::{Printed, Row, printed};
 pub use summary::{Failure, Summary, Table4};
 
 use super::farm::farm;
+use super::table_file::claim_folder;
 use crate::error::{Error, Result};
 use crate::run::write_json;
 use crate::train::Observer;
@@ -34,6 +35,8 @@ pub fn table4(
     let started = Instant::now();
     plan.check()?;
     let jobs = plan.jobs_to_run()?;
+    // Two programs on one folder would do the same runs.
+    let _until_the_end = folder.map(claim_folder).transpose()?;
     if let Some(folder) = folder {
         let runs = folder.join("runs");
         std::fs::create_dir_all(&runs).map_err(|e| Error::file("create", &runs, e))?;
@@ -67,7 +70,7 @@ pub fn table4(
     let seconds = started.elapsed().as_secs_f64();
     let table = plan.table_of(runs, failures, seconds, side_by_side)?;
     let Some(folder) = folder else { return Ok(table) };
-    let file = plan.write_table(folder, table.clone())?;
+    let file = plan.write_table(folder, table.clone(), |text| observer.notice(text))?;
     Ok(Table4 { file: Some(file), ..table })
 }
 

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::super::fixed::Fixed;
 use super::super::images::shortened;
-use super::super::table_file::{place, results};
+use super::super::table_file::{ADVICE, place, results};
 use super::outcome::Outcome;
 use super::row::Row;
 use super::summary::Table4;
@@ -15,6 +15,7 @@ use crate::data::Task;
 use crate::data::simulate::Example;
 use crate::error::{Error, Result};
 use crate::experiment::{Problem, ProblemInputs, chain_specs};
+use crate::files::read_json;
 use crate::run::write_json;
 use crate::selectors::Selector;
 
@@ -206,20 +207,27 @@ impl Plan {
     pub(super) fn kept(&self, folder: Option<&Path>, job: Job) -> Result<Option<Outcome>> {
         let Some(folder) = folder else { return Ok(None) };
         let settings = self.fingerprint(job)?;
-        let read = |path: PathBuf| -> Option<Outcome> {
-            let outcome: Outcome =
-                serde_json::from_str(&std::fs::read_to_string(path).ok()?).ok()?;
-            (outcome.fingerprint == settings).then_some(outcome)
+        let read = |path: PathBuf| -> Result<Option<Outcome>> {
+            let outcome: Option<Outcome> = read_json(&path, ADVICE)?;
+            Ok(outcome.filter(|outcome| outcome.fingerprint == settings))
         };
         // Files had no fingerprint in their name once; what they hold still counts.
         let Job { example, row, repeat } = job;
         let old = format!("{}-{}-{repeat:02}.json", example.name(), row.name());
-        Ok(read(self.path(folder, job)?).or_else(|| read(folder.join("runs").join(old))))
+        match read(self.path(folder, job)?)? {
+            Some(outcome) => Ok(Some(outcome)),
+            None => read(folder.join("runs").join(old)),
+        }
     }
 
     /// Writes the table of all runs in `folder` with these settings, also of designs, rows and seeds
     /// that this plan does not ask for; says where.
-    pub(super) fn write_table(&self, folder: &Path, made: Table4) -> Result<PathBuf> {
+    pub(super) fn write_table(
+        &self,
+        folder: &Path,
+        made: Table4,
+        notice: impl Fn(&str),
+    ) -> Result<PathBuf> {
         // The table of short runs is another.
         let name = match self.budget_epochs {
             Some(epochs) => format!("table4-{epochs}-epochs"),
@@ -229,8 +237,9 @@ impl Plan {
             let Outcome { example, method: row, repeat, fingerprint, .. } = *run;
             self.fingerprint(Job { example, row, repeat }).is_ok_and(|own| own == fingerprint)
         };
-        let (path, written) = place(folder, &name, self.settings(), ours);
-        let mut runs: Vec<Outcome> = results(folder);
+        let (path, written) = place(folder, &name, self.settings(), ours)?;
+        let (mut runs, unreadable): (Vec<Outcome>, _) = results(folder);
+        unreadable.iter().for_each(|error| notice(&error.to_string()));
         runs.retain(ours);
         runs.extend(written);
         runs.sort_by_key(|run| (run.example, run.method, run.repeat));
