@@ -58,17 +58,20 @@ pub fn cpu() -> Result<Vec<Check>> {
 }
 
 /// The checks of a GPU: the noise, every operation and whole networks in every precision, short runs of
-/// every method in f32 and in bf16, a batch of images, and whether every kernel has run.
-pub fn cuda(gpu: &Arc<Gpu>, extent: Extent) -> Result<Vec<Check>> {
-    let checks = [
-        cuda::selftest(gpu, extent)?,
-        methods::methods(gpu)?,
-        methods::images(gpu)?,
-        methods::image_runs(gpu, extent)?,
-        methods::low_runs(gpu)?,
-        vec![cuda::kernels_that_ran(gpu, &crate::methods::kernels::all())],
-    ];
-    Ok(checks.into_iter().flatten().map(Check::from).collect())
+/// every method in f32 and in bf16, a batch of images, and whether every kernel has run. `begins` hears what comes
+/// next.
+pub fn cuda(gpu: &Arc<Gpu>, extent: Extent, begins: &dyn Fn(&str)) -> Result<Vec<Check>> {
+    let mut checks = cuda::selftest(gpu, extent, begins)?;
+    begins("methods on tables");
+    checks.extend(methods::methods(gpu)?);
+    begins("a batch of images");
+    checks.extend(methods::images(gpu)?);
+    begins("methods on images");
+    checks.extend(methods::image_runs(gpu, extent)?);
+    begins("methods on images in bf16");
+    checks.extend(methods::low_runs(gpu)?);
+    checks.push(cuda::kernels_that_ran(gpu, &crate::methods::kernels::all()));
+    Ok(checks.into_iter().map(Check::from).collect())
 }
 
 /// The known-answer vectors that Random123 publishes for `philox4x32 10`.

@@ -49,7 +49,12 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<()> {
         Device::Cpu => selftest::cpu()?,
         Device::Cuda(index) => {
             let extent = if args.quick { Extent::Quick } else { Extent::Whole };
-            selftest::cuda(&Gpu::open(index)?, extent)?
+            // Under a memory checker each of these takes minutes.
+            let begins = |what: &str| {
+                let elapsed = started.elapsed().as_secs_f64();
+                context.say(&format!("{}: {what}", seconds(elapsed)));
+            };
+            selftest::cuda(&Gpu::open(index)?, extent, &begins)?
         }
     };
     let took = started.elapsed().as_secs_f64();

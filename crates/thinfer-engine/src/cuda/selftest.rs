@@ -96,17 +96,27 @@ pub enum Extent {
     Quick,
 }
 
-/// Compares the noise, every operation and whole networks with the CPU, in every precision.
-pub fn selftest(gpu: &Arc<Gpu>, extent: Extent) -> Result<Vec<Check>, EngineError> {
+/// Compares the noise, every operation and whole networks with the CPU, in every precision; `begins` hears what
+/// comes next.
+pub fn selftest(
+    gpu: &Arc<Gpu>,
+    extent: Extent,
+    begins: &dyn Fn(&str),
+) -> Result<Vec<Check>, EngineError> {
+    begins("noise");
     let mut checks = draws::draws(gpu)?;
+    begins("convolutions by our own kernels");
     checks.extend(own::own(gpu)?);
+    begins("convolutions by plain kernels");
     checks.extend(own::plain(gpu)?);
+    begins("convolutions beside copies");
     checks.extend(crowded::crowded(gpu, extent)?);
     let precisions: &[Precision] = match extent {
         Extent::Whole => &[Precision::F32, Precision::Tf32, Precision::Bf16],
         Extent::Quick => &[Precision::F32, Precision::Bf16],
     };
     for precision in precisions {
+        begins(&format!("networks in {}", precision.name()));
         for case in cases()? {
             checks.extend(compare(gpu, &case, *precision, extent)?);
         }

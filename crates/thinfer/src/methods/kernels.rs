@@ -39,8 +39,6 @@ pub const CV_ADAM_DRAW: Kernel = kernel(CV_ADAM_SOURCE, "cv_adam_draw");
 pub const CV_ADAM: Kernel = kernel(CV_ADAM_SOURCE, "cv_adam");
 /// Writes the masked weights to what the network reads. No scalars.
 pub const MASK: Kernel = kernel(MASK_SOURCE, "mask");
-/// Sets pruned weights to zero. No scalars.
-pub const CUT: Kernel = kernel(MASK_SOURCE, "cut");
 
 /// The update of Algorithms 2 and 3; [`SghmcScalars`]. State: v, ρ.
 pub const fn sghmc(noise: NoiseRule, rho: RhoRule) -> Kernel {
@@ -82,7 +80,6 @@ pub fn all() -> Vec<Kernel> {
         CV_ADAM_DRAW,
         CV_ADAM,
         MASK,
-        CUT,
         Kernel { defines: &["FORWARD=1"], ..sghmc(NoiseRule::Exact, RhoRule::Exact) },
     ];
     for noise in [NoiseRule::Exact, NoiseRule::Paper] {

@@ -1,4 +1,4 @@
-// The two passes of em_mcmc.rs over the marks. They read no scalars.
+// The pass of em_mcmc.rs over the marks. It reads no scalars.
 #define KEEP 1u
 
 // A thread takes four neighbours; the last block has the tail.
@@ -29,27 +29,6 @@ extern "C" __global__ void __launch_bounds__(256) mask(
                 float x = kept(w[j], marks[j]);
                 forward[j] = x;
                 if (low) low[j] = bf16(x);
-            }
-        }
-    }
-}
-
-// w <- mask w
-extern "C" __global__ void __launch_bounds__(256) cut(
-    float* __restrict__ w, const float* __restrict__ forward, unsigned short* __restrict__ low,
-    const float* g, const float* s0, const float* s1, const unsigned char* __restrict__ marks, u32 n,
-    const void* table, const u32* step, const float* clip)
-{
-    const bool copy = low && !forward;
-    FOR_EACH_FOUR(i, n) {
-        if (i + 4u <= n) {
-            float4 x = kept(*(const float4*)(w + i), *(const uchar4*)(marks + i));
-            *(float4*)(w + i) = x;
-            if (copy) *(ushort4*)(low + i) = bf16(x);
-        } else {
-            for (u32 j = i; j < n; ++j) {
-                w[j] = kept(w[j], marks[j]);
-                if (copy) low[j] = bf16(w[j]);
             }
         }
     }

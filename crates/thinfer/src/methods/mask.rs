@@ -20,14 +20,10 @@ impl Pass for Mask {
     }
 }
 
-/// `w ← mask ⊙ w`
+/// `w ← mask ⊙ w`, on the host alone: methods prune between epochs, where the host has the weights.
 pub(crate) struct Cut;
 
 impl Pass for Cut {
-    fn kernel(&self) -> Option<(Kernel, Vec<u32>)> {
-        Some((kernels::CUT, Vec::new()))
-    }
-
     fn apply(&self, chunk: Chunk<'_>) {
         // Most runs of weights are kept or pruned as a whole.
         for (weights, marks) in chunk.weights.chunks_mut(64).zip(chunk.marks.chunks(64)) {

@@ -301,11 +301,8 @@ fn sghmc_can_write_the_masked_weights_in_the_same_pass() {
     assert!(together.run(fused, true, &scalars, 1.0));
     assert_eq!(together.weights, apart.weights);
     assert_eq!(together.forward, apart.forward);
-    let mut cut = apart.clone();
-    cut.forward = None;
-    cut.run(kernels::CUT, true, &scalars, 1.0);
-    assert_eq!(cut.weights, masked);
-    cut.run(LOWER, true, &scalars, 1.0);
+    apart.forward = None;
+    apart.run(LOWER, true, &scalars, 1.0);
 }
 
 /// Pairs of location and pre-scale begin at odd and even places, at the end of a group of four and at
