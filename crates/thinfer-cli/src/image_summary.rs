@@ -1,10 +1,10 @@
 //! What a run on images is worth, as text.
 
-use thinfer::config::MethodKind;
+use thinfer::config::Config;
 use thinfer::images::{Amounts, ForeignScores, ImageEvaluation, ImageScores};
 use thinfer::metrics::Detection;
 
-use crate::summary::incidents;
+use crate::summary::{adds_noise, incidents, remark};
 use crate::text_table::{align, number, percent, seconds};
 
 /// Snapshots and confusions in the text at most; the JSON has all of them.
@@ -15,11 +15,17 @@ const CONFUSIONS: usize = 3;
 /// The evaluation of a run as text; `trained` is how long it took, where that is known.
 pub(crate) fn to_text(
     evaluation: &ImageEvaluation,
-    method: MethodKind,
+    config: &Config,
     trained: Option<f64>,
 ) -> String {
+    let worse = evaluation.convergence.worse_than_last(
+        (&evaluation.posterior).into(),
+        (&evaluation.last).into(),
+        &config.cycles(),
+    );
+    let method = config.method.kind;
     let parts = [
-        scores(evaluation),
+        scores(evaluation) + &remark(worse),
         snapshots(evaluation),
         foreign(&evaluation.foreign),
         facts(evaluation, trained),
@@ -49,7 +55,11 @@ fn scores(evaluation: &ImageEvaluation) -> String {
     let title = format!("{} test images", evaluation.images.1);
     let mut rows = vec![[title].into_iter().chain(head.map(str::to_owned)).collect::<Vec<_>>()];
     rows.push(row(
-        format!("posterior ({})", samples(&evaluation.posterior)),
+        format!(
+            "posterior ({}{})",
+            samples(&evaluation.posterior),
+            evaluation.convergence.label(adds_noise(&evaluation.behaviour))
+        ),
         &evaluation.posterior,
     ));
     if evaluation.all_samples.members != evaluation.posterior.members {
@@ -84,7 +94,12 @@ fn snapshots(evaluation: &ImageEvaluation) -> String {
             number(s.scores.ece),
             percent(s.sparsity.value()),
             left(s.multiply_adds),
-            if s.final_mask { "final" } else { "earlier" }.to_owned(),
+            match (s.kept, s.final_mask) {
+                (true, _) => "final",
+                (false, true) => "final, not averaged",
+                (false, false) => "earlier",
+            }
+            .to_owned(),
         ]);
     }
     let more = match all.len().saturating_sub(SHOWN) {
@@ -156,6 +171,9 @@ fn facts(evaluation: &ImageEvaluation, trained: Option<f64>) -> String {
         ),
         None => "temperature: none, the method adds no noise".to_owned(),
     });
+    if adds_noise(behaviour) {
+        lines.push(format!("convergence: {}", evaluation.convergence.sentence()));
+    }
     if let Some(trained) = trained {
         lines.push(format!("time: {}", seconds(trained)));
     }

@@ -32,8 +32,13 @@ pub(crate) fn to_text(
     classes: usize,
     trained: Option<f64>,
 ) -> String {
+    let worse = evaluation.convergence.worse_than_last(
+        (&evaluation.posterior).into(),
+        (&evaluation.last).into(),
+        &config.cycles(),
+    );
     let parts = [
-        scores(evaluation),
+        scores(evaluation) + &remark(worse),
         variables(evaluation),
         facts(evaluation, config.chains, trained),
         incidents(&evaluation.behaviour, classes, config.method.kind),
@@ -68,15 +73,38 @@ fn scores(evaluation: &Evaluation) -> String {
         std::iter::once(format!("{test} test rows"))
             .chain(heads.iter().map(|h| (*h).into()))
             .collect(),
-        row(format!("posterior ({})", samples(&evaluation.posterior)), &evaluation.posterior),
+        row(
+            format!(
+                "posterior ({}{})",
+                samples(&evaluation.posterior),
+                evaluation.convergence.label(adds_noise(&evaluation.behaviour))
+            ),
+            &evaluation.posterior,
+        ),
     ];
     if evaluation.all_samples.members != evaluation.posterior.members {
-        let name = format!("with earlier masks ({})", samples(&evaluation.all_samples));
+        let name = format!("with burn-in ({})", samples(&evaluation.all_samples));
         rows.push(row(name, &evaluation.all_samples));
     }
     rows.push(row("last sample alone".into(), &evaluation.last));
     rows.push(row(baseline.into(), &evaluation.baseline));
     align(&rows)
+}
+
+/// A sentence in a line of its own, where there is one.
+pub(crate) fn remark(text: Option<String>) -> String {
+    let sentence = |text: String| {
+        let mut letters = text.chars();
+        letters.next().map_or_else(String::new, |first| {
+            format!("{}{}\n", first.to_uppercase(), letters.as_str())
+        })
+    };
+    text.map_or_else(String::new, sentence)
+}
+
+/// Whether the method takes samples, so that it can have converged.
+pub(crate) fn adds_noise(behaviour: &Behaviour) -> bool {
+    behaviour.effective_temperature_times_n.is_some()
 }
 
 fn variables(evaluation: &Evaluation) -> String {
@@ -127,6 +155,9 @@ fn facts(evaluation: &Evaluation, chains: usize, trained: Option<f64>) -> String
         ),
         None => "temperature: none, the method adds no noise".to_owned(),
     });
+    if adds_noise(behaviour) {
+        lines.push(format!("convergence: {}", evaluation.convergence.sentence()));
+    }
     let several = evaluation.posterior.members > 1;
     if let Some(disagreement) = behaviour.disagreement.filter(|_| several) {
         lines.push(format!("samples differ by {} (sd of a prediction)", number(disagreement)));

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 use thinfer::data::Images;
-use thinfer::evaluate::{Evaluation, evaluate};
+use thinfer::evaluate::Evaluation;
 use thinfer::images::{Judged, judge};
 use thinfer::run::{ImageRun, Run, Trained};
 use thinfer::train::OnCuda;
@@ -27,7 +27,7 @@ impl<'a> Worth<'a> {
     ) -> anyhow::Result<Self> {
         Ok(match run {
             Trained::Table(run) => {
-                let evaluation = evaluate(&run.info.network, &run.data, &run.results)?;
+                let evaluation = run.evaluate()?;
                 Worth::Table(run, Box::new(evaluation))
             }
             Trained::Images(run) => {
@@ -35,6 +35,23 @@ impl<'a> Worth<'a> {
                 Worth::Images(run, Box::new(judge(run, foreign, on.as_ref())?))
             }
         })
+    }
+
+    /// An error where chains blew up: what is left is shown, but it is not what was asked for.
+    pub(crate) fn check(&self) -> anyhow::Result<()> {
+        let (blown_up, chains) = match self {
+            Worth::Table(run, evaluation) => (&evaluation.blown_up, run.results.len()),
+            Worth::Images(run, judged) => (&judged.evaluation.blown_up, run.results.len()),
+        };
+        let names: Vec<String> = blown_up.iter().map(u32::to_string).collect();
+        let which = match &names[..] {
+            [] => return Ok(()),
+            [one] => format!("chain {one} of {chains} blew up and is"),
+            _ => format!("chains {} of {chains} blew up and are", names.join(", ")),
+        };
+        anyhow::bail!(
+            "{which} left out of every average; its loss is in history.csv. Train again with a smaller `schedule.step_size.value`"
+        )
     }
 
     /// As JSON.
@@ -53,7 +70,7 @@ impl<'a> Worth<'a> {
                     + &frozen::to_text(&run.results, &run.info.config)
             }
             Worth::Images(run, judged) => {
-                image_summary::to_text(&judged.evaluation, run.info.config.method.kind, trained)
+                image_summary::to_text(&judged.evaluation, &run.info.config, trained)
                     + &frozen::to_text(&run.results, &run.info.config)
             }
         }

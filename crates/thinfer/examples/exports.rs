@@ -151,6 +151,7 @@ fn info(network: &Network, inputs: Inputs) -> Result<RunInfo, Box<dyn Error>> {
         inputs,
         rows: (1, 1, 1),
         data_fingerprint: 0,
+        untrained_loss: None,
         device: "cpu".into(),
         cores: 1,
         platform: String::new(),

@@ -1,19 +1,25 @@
 //! What a run is worth: scores on held-out rows, selected variables, size, and what the chains did.
 
 mod blow_up;
+mod convergence;
+mod verdict;
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use thinfer_engine::{Dataset, Network, NodeId, Op};
+use thinfer_engine::{Dataset, Loss, Network, NodeId, Op, Scale};
 
+use crate::config::Config;
 use crate::data::{Bundle, Task};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::metrics::{self, ReliabilityBin, Selection, Sparsity};
-use crate::posterior::{Posterior, Predictive};
+use crate::posterior::{Posterior, Predictive, SampleRule};
 use crate::shrink::{Layout, shrink};
 use crate::train::{ChainResult, Snapshot, live_inputs};
-pub use blow_up::blew_up;
+pub use blow_up::{blew_up, blown_up_chains, untrained_loss};
+pub(crate) use convergence::Sampled;
+pub use convergence::{AGREED, Agreement, Convergence, LEAST_SAMPLES, SampleTrace};
+pub use verdict::Quality;
 
 /// The level of predictive intervals in reports.
 pub const LEVEL: f64 = 0.9;
@@ -87,9 +93,9 @@ pub struct Evaluation {
     pub task: Task,
     /// Rows of the three parts.
     pub rows: (usize, usize, usize),
-    /// The posterior: the average of the samples that share their chain's final mask.
+    /// The posterior: the average of the samples that the run keeps, see [`SampleRule`].
     pub posterior: Scores,
-    /// The average of all samples, masks of all ages.
+    /// The average of all samples, burn-in, near-copies and earlier masks included.
     pub all_samples: Scores,
     /// The last sample of each chain alone, averaged over chains' scores.
     pub last: Scores,
@@ -105,6 +111,16 @@ pub struct Evaluation {
     pub size: Size,
     /// Behaviour.
     pub behaviour: Behaviour,
+    /// Whether the samples agree.
+    pub convergence: Convergence,
+    /// Chains that blew up and are left out of every average.
+    pub blown_up: Vec<u32>,
+}
+
+impl From<&Scores> for Quality {
+    fn from(scores: &Scores) -> Self {
+        Self { nll: scores.nll, ece: scores.ece }
+    }
 }
 
 /// Scores a predictive distribution against the targets of `data`.
@@ -176,13 +192,27 @@ pub fn live_variables(network: &Network, snapshot: &Snapshot, groups: &[usize]) 
     variables
 }
 
-/// Evaluates what some chains found.
-pub fn evaluate(network: &Network, data: &Bundle, results: &[ChainResult]) -> Result<Evaluation> {
-    let members: Vec<Snapshot> = results.iter().flat_map(|r| r.snapshots.clone()).collect();
+/// Evaluates what some chains found; the configuration says which samples are averaged.
+pub fn evaluate(
+    config: &Config,
+    network: &Network,
+    data: &Bundle,
+    results: &[ChainResult],
+) -> Result<Evaluation> {
+    let rule = config.sample_rule();
+    let outputs = network.output_len();
+    let untrained = untrained_loss(network.loss(), outputs, data.train.targets());
+    let blown_up = blown_up_chains(results, &rule, untrained);
+    check_chains(results.len(), &blown_up)?;
+    let rule = rule.without(&blown_up);
+    let usable: Vec<&ChainResult> =
+        results.iter().filter(|r| !blown_up.contains(&r.chain)).collect();
+    let members: Vec<Snapshot> = usable.iter().flat_map(|r| r.snapshots.clone()).collect();
     let all = Posterior { network: network.clone(), members };
-    let shared = all.sharing_final_mask();
+    let kept = all.kept(&rule);
     let scale = data.schema.target_scale();
-    let predictive = shared.predict(&data.test)?;
+    let predictive = kept.predict(&data.test)?;
+    let of_all = all.predict(&data.test)?;
     let last = all.last();
     let chains = last.members.len() as f64;
 
@@ -203,7 +233,7 @@ pub fn evaluate(network: &Network, data: &Bundle, results: &[ChainResult]) -> Re
         task: data.task,
         rows: (data.train.rows(), data.validation.rows(), data.test.rows()),
         posterior: score(&predictive, &data.test, scale),
-        all_samples: score(&all.predict(&data.test)?, &data.test, scale),
+        all_samples: score(&of_all, &data.test, scale),
         last: mean_scores(&last, data)?,
         baseline: baseline(data),
         selection: data.truth.as_ref().map(|truth| Selection::compare(&selected, truth)),
@@ -211,7 +241,62 @@ pub fn evaluate(network: &Network, data: &Bundle, results: &[ChainResult]) -> Re
         inclusion: data.names.iter().cloned().zip(inclusion).collect(),
         size: size(network, &last.members, results)?,
         behaviour: behaviour(results, disagreement(&predictive, scale), data.train.rows()),
+        convergence: convergence(&all, &of_all, data, &rule),
+        blown_up,
     })
+}
+
+/// An error where every chain of a run blew up.
+pub(crate) fn check_chains(chains: usize, blown_up: &[u32]) -> Result<()> {
+    if chains == 0 || blown_up.len() < chains {
+        return Ok(());
+    }
+    let which = if chains == 1 { "the chain".to_owned() } else { format!("all {chains} chains") };
+    Err(Error::Data(format!(
+        "{which} blew up: the training loss is not finite or far above that of an untrained network, so there is nothing to average. history.csv in the folder of the run shows when; train again with a smaller `schedule.step_size.value`"
+    )))
+}
+
+fn convergence(
+    all: &Posterior,
+    predictive: &Predictive,
+    data: &Bundle,
+    rule: &SampleRule,
+) -> Convergence {
+    let samples: Vec<&Snapshot> = all.members.iter().collect();
+    let (_, sd) = data.schema.target_scale();
+    let truth = data.test.targets();
+    let sampled = match predictive {
+        Predictive::Regression { means, sigmas } => {
+            let one = |(f, sigma): (&Vec<f64>, &f64)| {
+                let nll = metrics::gaussian_mixture_nll(std::slice::from_ref(f), &[*sigma], truth);
+                nll.map_or(f64::NAN, |nll| -nll - sd.ln())
+            };
+            let learned =
+                matches!(all.network.loss(), Loss::Gaussian { scale: Scale::Learned { .. } });
+            let logs = || sigmas.iter().map(|sigma| sigma.ln() + sd.ln()).collect();
+            Sampled {
+                samples: &samples,
+                predictions: means.clone(),
+                log_likelihood: means.iter().zip(sigmas).map(one).collect(),
+                log_sigma: learned.then(logs),
+            }
+        }
+        Predictive::Classes { classes, members } => {
+            let one = |member: &Vec<f64>| {
+                metrics::negative_log_likelihood_classes(member, *classes, truth)
+                    .map_or(f64::NAN, |nll| -nll)
+            };
+            let of_truth = |member: &Vec<f64>| metrics::of_truth(member, *classes, truth);
+            Sampled {
+                samples: &samples,
+                predictions: members.iter().map(of_truth).collect(),
+                log_likelihood: members.iter().map(one).collect(),
+                log_sigma: None,
+            }
+        }
+    };
+    Convergence::of(&sampled, rule)
 }
 
 /// The mean of the scores of single members.
@@ -317,72 +402,4 @@ pub(crate) fn behaviour(results: &[ChainResult], disagreement: Option<f64>, n: u
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::config::Activation;
-    use crate::model::mlp;
-    use thinfer_engine::Loss;
-
-    /// Kept weights that lead nowhere are cut; of a unit that stays, masked ones stay as zeros.
-    #[test]
-    fn the_size_of_a_table_network_is_that_of_the_file() {
-        let network = mlp(6, &[4], Activation::Tanh, 1, Loss::gaussian(1.0)).unwrap();
-        let mut keep = vec![1; network.params().len()];
-        let of = |name: &str| network.params().find(name).unwrap().range();
-        // Nothing reads unit 1, though its own weights are kept; unit 2 reads a single input.
-        keep[of("fc2.weight").start + 1] = 0;
-        keep[of("fc1.weight").start + 2 * 6 + 1..][..5].fill(0);
-        for unit in 0..4 {
-            keep[of("fc1.weight").start + unit * 6 + 5] = 0;
-        }
-        let sample = Snapshot { chain: 0, epoch: 0, weights: Vec::new(), keep, stats: Vec::new() };
-        let found = size(&network, std::slice::from_ref(&sample), &[]).unwrap();
-        // Three units of five inputs with their biases and outputs, and the last bias.
-        assert_eq!((found.parameters, found.kept), (33, (3 * (5 + 2) + 1) as f64));
-        assert_eq!(found.multiply_adds, (28, 18.0));
-        assert_eq!((found.inputs, found.units), ((6, 5.0), (4, 3.0)));
-        let small = shrink(&network, &sample.keep, Layout::SMALLEST).unwrap();
-        assert_eq!(found.kept, small.network.params().len() as f64);
-        assert_eq!(found.sparsity, Sparsity::of_counts(1 + 5 + 3, 33));
-    }
-
-    /// Inclusion is counted over all samples of all chains, selection over the last of each chain, and the
-    /// prediction is of the samples that share the last mask of their chain.
-    #[test]
-    fn inclusion_counts_samples_and_selection_chains() {
-        use crate::config::Config;
-        let sizes = ["data.columns=5", "data.train_rows=20", "data.test_rows=10"];
-        let config = Config::parse("", &sizes.map(str::to_owned)).unwrap();
-        let data = Bundle::load(&config).unwrap();
-        let network = mlp(5, &[2], Activation::Relu, 1, Loss::gaussian(1.0)).unwrap();
-        let first = network.params().find("fc1.weight").unwrap().range();
-        let sample = |chain: u32, epoch: usize, columns: &[usize]| {
-            let keep: Vec<u8> = (0..network.params().len())
-                .map(|at| u8::from(!first.contains(&at) || columns.contains(&(at % 5))))
-                .collect();
-            let weights = keep.iter().map(|k| 0.1 * f32::from(*k)).collect();
-            Snapshot { chain, epoch, weights, keep, stats: Vec::new() }
-        };
-        let imagined = crate::images::tests::imagined();
-        let chain = |chain: u32, snapshots: Vec<Snapshot>| ChainResult {
-            chain,
-            records: imagined.results[0].records.clone(),
-            snapshots,
-            times: Vec::new(),
-            trace: crate::train::Trace::default(),
-            bytes: 0,
-            method_bytes: 0,
-        };
-        let results = [
-            chain(0, vec![sample(0, 8, &[0, 1, 2, 3, 4]), sample(0, 9, &[0, 1])]),
-            chain(1, vec![sample(1, 8, &[0, 2]), sample(1, 9, &[0, 2])]),
-        ];
-        let found = evaluate(&network, &data, &results).unwrap();
-        let shares: Vec<f64> = data.names.iter().map(|name| found.inclusion[name]).collect();
-        assert_eq!(shares, [1.0, 0.5, 0.75, 0.25, 0.25]);
-        assert_eq!(found.selected, data.names[..1]);
-        let selection = found.selection.unwrap();
-        assert_eq!((selection.fdr, selection.fndr), (0.0, 0.8));
-        assert_eq!((found.posterior.members, found.all_samples.members), (3, 4));
-    }
-}
+mod tests;

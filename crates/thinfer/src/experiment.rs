@@ -6,7 +6,7 @@ use std::sync::Arc;
 use thinfer_engine::noise::{Key, Stream};
 use thinfer_engine::{Law, Loss, Mixture, Network, Shape};
 
-use crate::config::{Config, Members, MethodKind, NoiseModel, PruneConfig};
+use crate::config::{Config, MethodKind, NoiseModel, PruneConfig};
 use crate::data::{Bundle, ImageData, Task};
 use crate::error::{Error, Result};
 use crate::methods::Method;
@@ -22,7 +22,7 @@ use crate::methods::sm::{Sm, SmMethod};
 use crate::methods::sparse::Layers;
 use crate::model::{image_network_with, mlp, rank1};
 use crate::prune::{Channels, HardThreshold, Rule, SoftThreshold, Target, group_network};
-use crate::schedule::{Clock, sampling_epochs};
+use crate::schedule::Clock;
 use crate::train::{ChainSpec, Freezing, Schedules, Trace};
 
 /// Records in a history, at most about this many.
@@ -348,13 +348,10 @@ pub fn chain_specs<'a>(config: &Config, data: impl Into<Problem<'a>>) -> Result<
         );
         return Err(Error::config("schedule.step_size.cycles", problem));
     }
-    let sample_epochs = match config.train.members {
-        Members::Snapshots => sampling_epochs(&cycles, config.train.samples_per_cycle),
-        Members::Last => vec![clock.epochs - 1],
-    };
+    let sample_epochs = config.sample_epochs();
     let record_every =
         config.train.record_every_epochs.unwrap_or(clock.epochs.div_ceil(RECORDS)).max(1);
-    let fingerprint = config.fingerprint()? ^ data.fingerprint;
+    let fingerprint = config.training_fingerprint()? ^ data.fingerprint;
     let trace = Trace::new(&network, &config.train.trace)?;
     let freeze = freezing(config, data, &network, &cycles)?.map(Arc::new);
     (0..config.chains as u32)

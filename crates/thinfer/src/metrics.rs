@@ -13,9 +13,9 @@ mod selective;
 mod uncertainty;
 
 pub use calibration::{Calibration, ECE_BINS, ReliabilityBin, ece, ece_equal_mass};
-pub use chains::{effective_sample_size, split_r_hat};
+pub use chains::{bulk_ess, r_hat, tail_ess};
 pub use detection::{Detection, detect};
-pub use erf::{erf, erfc};
+pub use erf::{erf, erfc, normal_quantile};
 pub use selective::{RiskCoverage, risk_coverage};
 pub use uncertainty::{Uncertainty, entropy, uncertainty};
 
@@ -140,6 +140,15 @@ pub fn negative_log_likelihood_classes<T: Copy + Into<f64>>(
     mean(
         rows(probabilities, classes, truth).map(|(p, class)| -p[class].max(f64::MIN_POSITIVE).ln()),
     )
+}
+
+/// The probability of the true class of each row.
+pub fn of_truth<T: Copy + Into<f64>>(
+    probabilities: &[f64],
+    classes: usize,
+    truth: &[T],
+) -> Vec<f64> {
+    rows(probabilities, classes, truth).map(|(p, class)| p[class]).collect()
 }
 
 /// The mean over rows of Σₖ (pₖ − 1[y = k])², from 0 to 2 (Brier's own definition; for two classes
@@ -320,6 +329,17 @@ fn variance(values: &[f64]) -> f64 {
     }
     let centre = values.iter().sum::<f64>() / values.len() as f64;
     values.iter().map(|x| (x - centre).powi(2)).sum::<f64>() / (values.len() - 1) as f64
+}
+
+/// The q-quantile of ascending numbers, between neighbours where it falls between them.
+///
+/// # Panics
+///
+/// Without numbers.
+pub(crate) fn quantile_of_sorted(sorted: &[f64], q: f64) -> f64 {
+    let at = q * (sorted.len() - 1) as f64;
+    let (below, above) = (sorted[at.floor() as usize], sorted[at.ceil() as usize]);
+    below + (above - below) * at.fract()
 }
 
 fn share(part: usize, whole: usize) -> f64 {

@@ -1,5 +1,7 @@
 //! Snapshots as a posterior: prediction averages them.
 
+mod kept;
+
 use std::path::Path;
 
 use safetensors::tensor::{Dtype, TensorView};
@@ -8,6 +10,7 @@ use thinfer_engine::{Dataset, Loss, Network, Param, ParamTable, Plan, Scale};
 use crate::error::{Error, Result};
 use crate::metrics;
 use crate::train::Snapshot;
+pub use kept::{SampleRule, Thin};
 
 /// Rows that go through the network at once when predicting.
 const ROWS: usize = 4096;
@@ -41,19 +44,11 @@ pub enum Predictive {
 }
 
 impl Posterior {
-    /// The members whose mask is the last one of their chain.
-    ///
-    /// While a run prunes, early snapshots are denser than late ones; only those that share the
-    /// final mask are draws from one posterior.
-    pub fn sharing_final_mask(&self) -> Self {
-        let mut members = Vec::new();
-        for chain in self.chains() {
-            let of_chain = || self.members.iter().filter(|m| m.chain == chain);
-            if let Some(last) = of_chain().next_back() {
-                members.extend(of_chain().filter(|m| m.keep == last.keep).cloned());
-            }
-        }
-        Self { network: self.network.clone(), members }
+    /// The members that a rule keeps.
+    pub fn kept(&self, rule: &SampleRule) -> Self {
+        let members: Vec<&Snapshot> = self.members.iter().collect();
+        let kept = rule.kept(&members).into_iter().map(|at| members[at].clone()).collect();
+        Self { network: self.network.clone(), members: kept }
     }
 
     /// The last member of each chain.
@@ -329,20 +324,6 @@ mod tests {
             assert!((value - 0.5 * (members[0][i] + members[1][i])).abs() < 1e-12);
         }
         assert!((mean[0] + mean[1] - 1.0).abs() < 1e-12);
-    }
-
-    #[test]
-    fn only_snapshots_with_the_final_mask_of_their_chain_are_shared() {
-        let network = mlp(2, &[3], Activation::Relu, 1, Loss::gaussian(1.0)).unwrap();
-        let mut members: Vec<Snapshot> =
-            (0..6).map(|i| member(i / 3, i as usize % 3, &network, 0.1)).collect();
-        members[1].keep[0] = 0;
-        members[2].keep[0] = 0;
-        let posterior = Posterior { network, members };
-        let shared: Vec<(u32, usize)> =
-            posterior.sharing_final_mask().members.iter().map(|m| (m.chain, m.epoch)).collect();
-        assert_eq!(shared, [(0, 1), (0, 2), (1, 0), (1, 1), (1, 2)]);
-        assert_eq!(posterior.last().members.len(), 2);
     }
 
     #[test]

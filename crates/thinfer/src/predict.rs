@@ -355,6 +355,7 @@ mod tests {
             inputs: Inputs::Table(TableInputs { schema, groups: data.groups, names: data.names }),
             rows: (1, 1, 1),
             data_fingerprint: 0,
+            untrained_loss: None,
             device: "cpu".into(),
             cores: 1,
             platform: String::new(),

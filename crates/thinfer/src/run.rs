@@ -22,10 +22,11 @@ use crate::data::images::Broken;
 use crate::data::table::{available_memory, check_memory};
 use crate::data::{Bundle, ImageData, Schema};
 use crate::error::{Error, Result};
+use crate::evaluate::{Evaluation, blown_up_chains, evaluate, untrained_loss};
 use crate::experiment::{Problem, ProblemInputs, build_network, chain_specs};
 pub use crate::files::Claim;
 use crate::files::{claim, sealed_json, write_whole};
-use crate::posterior::Posterior;
+use crate::posterior::{Posterior, SampleRule};
 use crate::train::{
     ChainResult, ChainSpec, Device, Examples, Observer, Setting, Silent, load_results, run_chains,
 };
@@ -57,6 +58,9 @@ pub struct RunInfo {
     pub rows: (usize, usize, usize),
     /// A number that changes with the training data.
     pub data_fingerprint: u32,
+    /// The mean training loss of a network that answers 0; runs of older versions have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub untrained_loss: Option<f64>,
     /// Where the run was started: `cpu`, or a GPU by number and name.
     #[serde(default = "cpu")]
     pub device: String,
@@ -112,6 +116,22 @@ pub struct ImageInputs {
 }
 
 impl RunInfo {
+    /// The chains that blew up.
+    pub fn blown_up(&self, results: &[ChainResult]) -> Vec<u32> {
+        blown_up_chains(results, &self.config.sample_rule(), self.untrained_loss)
+    }
+
+    /// Which samples of these chains are kept.
+    pub fn sample_rule(&self, results: &[ChainResult]) -> SampleRule {
+        self.config.sample_rule().without(&self.blown_up(results))
+    }
+
+    fn posterior(&self, results: &[ChainResult]) -> Posterior {
+        let members = results.iter().flat_map(|r| r.snapshots.clone()).collect();
+        let all = Posterior { network: self.network.clone(), members };
+        all.kept(&self.sample_rule(results))
+    }
+
     /// How a table becomes inputs, or that this run has images.
     pub fn table(&self) -> Result<&TableInputs> {
         match &self.inputs {
@@ -294,10 +314,14 @@ pub fn train_and_hold(
     fs::create_dir_all(folder).map_err(|e| Error::file("create", folder, e))?;
     let claimed = claim(folder)?;
     // Another program may have trained here while the data was loaded.
-    let before = folder::look(config, folder, mode, control.observer)?;
+    let mut before = folder::look(config, folder, mode, control.observer)?;
     folder::clean(folder);
-    if let Some(before) = &before {
+    if let Some(before) = &mut before {
         check_data(before, &info, folder, control.observer)?;
+        if before.config.posterior != config.posterior {
+            before.config.posterior = config.posterior.clone();
+            folder::write_start(folder, before)?;
+        }
         folder::restore_config(folder, before)?;
     } else {
         if mode == Mode::Force {
@@ -358,9 +382,11 @@ pub fn open_results(folder: &Path, observer: &dyn Observer) -> Result<(RunInfo, 
 /// Opens only the posterior of a run: its training data is not needed.
 pub fn open_posterior(folder: &Path, observer: &dyn Observer) -> Result<(RunInfo, Posterior)> {
     let (info, results) = open_results(folder, observer)?;
-    let members = results.into_iter().flat_map(|r| r.snapshots).collect();
-    let posterior = Posterior { network: info.network.clone(), members };
-    Ok((info, posterior.sharing_final_mask()))
+    for chain in info.blown_up(&results) {
+        observer.warning(&format!("chain {chain} blew up and is left out"));
+    }
+    let posterior = info.posterior(&results);
+    Ok((info, posterior))
 }
 
 /// Bytes of weights, state and masks that the method of a run keeps, all chains together.
@@ -447,10 +473,18 @@ fn describe(
     Ok(RunInfo {
         thinfer: env!("CARGO_PKG_VERSION").to_owned(),
         config: config.clone(),
-        network,
         inputs,
         rows,
         data_fingerprint: data.problem().fingerprint,
+        untrained_loss: match data {
+            Data::Table(data) => {
+                untrained_loss(network.loss(), network.output_len(), data.train.targets())
+            }
+            Data::Images(data) => {
+                untrained_loss(network.loss(), network.output_len(), data.train.labels())
+            }
+        },
+        network,
         device: control.device_name.to_owned(),
         cores: std::thread::available_parallelism().map_or(1, usize::from),
         platform: format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
@@ -506,22 +540,22 @@ fn history_csv(results: &[ChainResult]) -> String {
 }
 
 impl Run {
-    /// The posterior: samples that share their chain's final mask.
+    /// The posterior: the samples that the run keeps.
     pub fn posterior(&self) -> Posterior {
-        posterior_of(&self.info, &self.results)
+        self.info.posterior(&self.results)
+    }
+
+    /// Scores on the test rows, variables, size, and what the chains did.
+    pub fn evaluate(&self) -> Result<Evaluation> {
+        evaluate(&self.info.config, &self.info.network, &self.data, &self.results)
     }
 }
 
 impl ImageRun {
-    /// The posterior: samples that share their chain's final mask.
+    /// The posterior: the samples that the run keeps.
     pub fn posterior(&self) -> Posterior {
-        posterior_of(&self.info, &self.results)
+        self.info.posterior(&self.results)
     }
-}
-
-fn posterior_of(info: &RunInfo, results: &[ChainResult]) -> Posterior {
-    let members = results.iter().flat_map(|r| r.snapshots.clone()).collect();
-    Posterior { network: info.network.clone(), members }.sharing_final_mask()
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use thinfer::config::Config;
 use thinfer::data::{Bundle, ImageData};
 use thinfer::experiment::chain_specs;
-use thinfer::posterior::{Posterior, Predictive};
+use thinfer::posterior::{Posterior, Predictive, SampleRule};
 use thinfer::prune::{FIXED, KEEP};
 use thinfer::shrink::{Layout, shrink_posterior};
 use thinfer::train::{Chain, Examples};
@@ -149,7 +149,7 @@ fn samples_of_different_sizes_predict_as_before() {
     let kept = |at: usize| members[at].keep.iter().filter(|k| **k != 0).count();
     assert!(kept(0) > kept(members.len() - 1));
     let all = Posterior { network: chain.spec().network.clone(), members };
-    for posterior in [all.clone(), all.sharing_final_mask()] {
+    for posterior in [all.clone(), all.kept(&SampleRule::all())] {
         let (small, cut) = shrink_posterior(&posterior, Layout::SMALLEST).unwrap();
         let columns: Vec<usize> = cut.inputs.iter().map(|c| *c as usize).collect();
         let (Predictive::Regression { means: a, .. }, Predictive::Regression { means: b, .. }) = (

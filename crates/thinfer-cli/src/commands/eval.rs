@@ -55,7 +55,8 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<()> {
         context.say(&format!("wrote {}", out.display()));
         extra.push(("out", json!(out.display().to_string())));
     }
-    context.result(&summary::to_json(&args.run, evaluation, &extra), || worth.text(None))
+    context.result(&summary::to_json(&args.run, evaluation, &extra), || worth.text(None))?;
+    worth.check()
 }
 
 impl Args {

@@ -79,7 +79,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<()> {
         worth.text(Some(run.seconds()))
     })?;
     context.say(&format!("wrote {} and {}", evaluation_path.display(), report_path.display()));
-    Ok(())
+    worth.check()
 }
 
 impl Args {

@@ -11,6 +11,7 @@ mod hostile;
 mod images;
 mod interrupt;
 mod look;
+mod samples;
 mod selectors;
 mod stubs;
 mod subnetwork;

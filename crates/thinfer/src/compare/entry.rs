@@ -6,7 +6,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::config::{Config, Members, MethodKind};
 use crate::error::{Error, Result};
-use crate::evaluate::evaluate;
 use crate::files::read_json;
 use crate::images::judge;
 use crate::run::{Inputs, RunInfo, Trained, method_bytes, open};
@@ -143,9 +142,7 @@ fn evaluated(
         kept
     } else {
         match open(folder, observer)? {
-            Trained::Table(run) => {
-                serde_json::to_value(evaluate(&run.info.network, &run.data, &run.results)?)
-            }
+            Trained::Table(run) => serde_json::to_value(run.evaluate()?),
             Trained::Images(run) => {
                 let on = OnCuda::open(device, &run.info.config)?;
                 serde_json::to_value(judge(&run, &[], on.as_ref())?.evaluation)

@@ -389,6 +389,16 @@ const PLAIN: &[Key] = &[
         Kind::Integer(1, MOST),
         "steps between checkpoints, besides the time",
     ),
+    key(
+        "posterior.burn_in",
+        Kind::NumberBelow(0.0, 1.0),
+        "share of the cycles, or of the samples of one cycle, that is not averaged; absent: 0.5 for tables, 0 for images",
+    ),
+    key(
+        "posterior.thin",
+        Kind::Integer(1, 100_000),
+        "of so many samples the last one is averaged; absent: one of every cycle for tables, all for images",
+    ),
 ];
 
 /// All keys.

@@ -18,13 +18,15 @@ use toml::{Table, Value};
 use crate::data::check_holdout;
 use crate::error::{Error, Result};
 use crate::model::name_problem;
+use crate::posterior::{SampleRule, Thin};
 use crate::prune::Rule;
+use crate::schedule::sampling_epochs;
 pub use differences::Difference;
 pub use presets::{PRESET_DIFFERENCES, Preset};
 pub use sections::{
     Activation, DataConfig, DataKind, Members, MethodConfig, MethodKind, ModelConfig, NoiseModel,
-    PrecisionName, PriorConfig, PruneConfig, ScheduleConfig, ScheduleConfigs, ScheduleValue,
-    ShapeName, TaskChoice, TrainConfig,
+    PosteriorConfig, PrecisionName, PriorConfig, PruneConfig, ScheduleConfig, ScheduleConfigs,
+    ScheduleValue, ShapeName, TaskChoice, TrainConfig,
 };
 
 /// The version of the file format that this program reads and writes.
@@ -45,6 +47,9 @@ pub struct Config {
     pub prune: PruneConfig,
     pub schedule: ScheduleConfigs,
     pub train: TrainConfig,
+    // Older runs have none.
+    #[serde(default, skip_serializing_if = "PosteriorConfig::is_default")]
+    pub posterior: PosteriorConfig,
 }
 
 impl Config {
@@ -265,6 +270,12 @@ impl Config {
         Ok(crc32fast::hash(self.relevant().to_toml()?.as_bytes()))
     }
 
+    /// The same for checkpoints: which samples are averaged does not count either.
+    pub fn training_fingerprint(&self) -> Result<u32> {
+        let posterior = PosteriorConfig::default();
+        Self { posterior, ..self.clone() }.fingerprint()
+    }
+
     /// The same with fixed checkpoint intervals, which change no result.
     fn relevant(&self) -> Self {
         let mut relevant = self.clone();
@@ -277,6 +288,27 @@ impl Config {
     pub fn cycles(&self) -> Vec<Range<usize>> {
         // How many rows there are changes the value of a schedule, not its shape.
         self.schedule.step_size.schedule(1).cycles(self.train.epochs)
+    }
+
+    /// The epochs after which samples are taken.
+    pub fn sample_epochs(&self) -> Vec<usize> {
+        match self.train.members {
+            Members::Snapshots => sampling_epochs(&self.cycles(), self.train.samples_per_cycle),
+            Members::Last => vec![self.train.epochs.saturating_sub(1)],
+        }
+    }
+
+    /// Which samples are averaged. Of a table the first half is burn-in and one sample of every cycle is kept; of
+    /// images all are, as the paper does.
+    pub fn sample_rule(&self) -> SampleRule {
+        let images = self.data.kind.is_images();
+        let burn_in = self.posterior.burn_in.unwrap_or(if images { 0.0 } else { 0.5 });
+        let thin = match self.posterior.thin {
+            Some(thin) => Thin::Every(thin),
+            None if images || self.cycles().len() == 1 => Thin::Every(1),
+            None => Thin::OneACycle,
+        };
+        SampleRule::new(&self.cycles(), &self.sample_epochs(), burn_in, thin)
     }
 
     /// The seed of simulated data.

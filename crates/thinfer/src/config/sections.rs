@@ -309,6 +309,21 @@ pub struct TrainConfig {
     pub checkpoint_steps: Option<u64>,
 }
 
+/// Which samples are averaged.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "see `keys.rs`")]
+pub struct PosteriorConfig {
+    pub burn_in: Option<f64>,
+    pub thin: Option<usize>,
+}
+
+impl PosteriorConfig {
+    /// Whether all is left to the defaults.
+    pub(super) fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
 /// What a posterior is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

@@ -59,6 +59,7 @@ fn info(network: &Network, inputs: Inputs) -> RunInfo {
         inputs,
         rows: (1, 1, 1),
         data_fingerprint: 0,
+        untrained_loss: None,
         device: "cpu".into(),
         cores: 1,
         platform: String::new(),

@@ -9,8 +9,9 @@ use thinfer_engine::Network;
 use super::size::{Amounts, ImageSize, image_size};
 use crate::data::images::Broken;
 use crate::error::{Error, Result};
-use crate::evaluate::{Behaviour, behaviour};
+use crate::evaluate::{Behaviour, Convergence, Quality, Sampled, behaviour};
 use crate::metrics::{self, Detection, ECE_BINS, ReliabilityBin, Sparsity};
+use crate::posterior::SampleRule;
 use crate::train::{ChainResult, Snapshot};
 
 /// Points of a risk-coverage curve, at most.
@@ -37,15 +38,19 @@ pub struct ImageResults<'a> {
     pub train_images: usize,
     /// The epochs of each cycle of the step size.
     pub cycles: &'a [Range<usize>],
+    /// Which samples are averaged.
+    pub rule: &'a SampleRule,
+    /// Chains that blew up.
+    pub blown_up: &'a [u32],
     /// Images of other data sets, to see whether the network knows that they are foreign.
     pub foreign: &'a [ForeignImages],
 }
 
-/// What the snapshots that share the final mask predict for images of another data set.
+/// What the snapshots that are averaged predict for images of another data set.
 pub struct ForeignImages {
     /// The name of the data set.
     pub name: String,
-    /// Class probabilities, images × classes, for each snapshot of [`sharing_final_mask`], as above.
+    /// Class probabilities, images × classes, for each snapshot that the rule keeps, as above.
     pub probabilities: Vec<Vec<f64>>,
 }
 
@@ -74,6 +79,12 @@ pub struct ImageScores {
     pub mutual_information: f64,
 }
 
+impl From<&ImageScores> for Quality {
+    fn from(scores: &ImageScores) -> Self {
+        Self { nll: Some(scores.nll), ece: Some(scores.ece) }
+    }
+}
+
 /// One snapshot alone.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SnapshotScores {
@@ -85,6 +96,8 @@ pub struct SnapshotScores {
     pub cycle: usize,
     /// Whether its mask is the final one of its chain.
     pub final_mask: bool,
+    /// Whether it is averaged.
+    pub kept: bool,
     /// Pruned share of all parameters.
     pub sparsity: Sparsity,
     /// Pruned share of the weights of convolutions and linear layers.
@@ -152,9 +165,9 @@ pub struct ImageEvaluation {
     pub images: (usize, usize),
     /// The names of the classes.
     pub classes: Vec<String>,
-    /// The headline: the average of the snapshots that share their chain's final mask.
+    /// The headline: the average of the snapshots that the run keeps, see [`SampleRule`].
     pub posterior: ImageScores,
-    /// The average of all snapshots, masks of all ages.
+    /// The average of all snapshots of chains that did not blow up, masks of all ages.
     pub all_samples: ImageScores,
     /// The last snapshot of each chain alone, its scores averaged over chains.
     pub last: ImageScores,
@@ -181,34 +194,26 @@ pub struct ImageEvaluation {
     pub sizes: Vec<ImageSize>,
     /// What the chains did.
     pub behaviour: Behaviour,
+    /// Whether the snapshots agree.
+    pub convergence: Convergence,
+    /// Chains that blew up and are left out of every average.
+    pub blown_up: Vec<u32>,
     /// Images that could not be read: training images that others stood for, and test images that
     /// are not scored.
     pub unreadable: Broken,
-}
-
-/// The numbers of the snapshots that share their chain's final mask, counted chain by chain: the
-/// headline, which is one small network with many weights, and not an average over networks of
-/// different size.
-pub fn sharing_final_mask(results: &[ChainResult]) -> Vec<usize> {
-    let last: BTreeMap<u32, &[u8]> = results
-        .iter()
-        .filter_map(|r| Some((r.chain, r.snapshots.last()?.keep.as_slice())))
-        .collect();
-    let shares = |s: &Snapshot| last.get(&s.chain).is_some_and(|keep| *keep == s.keep);
-    let snapshots = results.iter().flat_map(|r| &r.snapshots);
-    snapshots.enumerate().filter(|(_, s)| shares(s)).map(|(at, _)| at).collect()
 }
 
 /// Evaluates what some chains found; fails where there are no snapshots or test images yet, and
 /// where predictions do not fit them.
 pub fn evaluate_images(input: &ImageResults<'_>) -> Result<ImageEvaluation> {
     let snapshots: Vec<&Snapshot> = input.results.iter().flat_map(|r| &r.snapshots).collect();
-    let headline = sharing_final_mask(input.results);
+    let headline = input.rule.kept(&snapshots);
     check(input, snapshots.len(), headline.len())?;
     let (classes, labels) = (input.classes.len(), input.labels);
     let views = input.probabilities.len() / snapshots.len();
     let tables = |at: &usize| &input.probabilities[at * views..(at + 1) * views];
-    let all: Vec<usize> = (0..snapshots.len()).collect();
+    let is_usable = |at: &usize| !input.blown_up.contains(&snapshots[*at].chain);
+    let all: Vec<usize> = (0..snapshots.len()).filter(is_usable).collect();
     let chosen = |numbers: &[usize]| -> Vec<&[f64]> {
         numbers.iter().flat_map(tables).map(Vec::as_slice).collect()
     };
@@ -227,7 +232,8 @@ pub fn evaluate_images(input: &ImageResults<'_>) -> Result<ImageEvaluation> {
             chain: snapshot.chain,
             epoch: snapshot.epoch,
             cycle: cycle(snapshot),
-            final_mask: headline.contains(&at),
+            final_mask: has_final_mask(&snapshots, at),
+            kept: headline.contains(&at),
             sparsity: size.sparsity,
             weight_sparsity: size.weight_sparsity,
             multiply_adds: size.multiply_adds,
@@ -236,7 +242,7 @@ pub fn evaluate_images(input: &ImageResults<'_>) -> Result<ImageEvaluation> {
         })
         .collect();
     let mut by_cycle: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
-    single.iter().enumerate().for_each(|(at, s)| by_cycle.entry(s.cycle).or_default().push(at));
+    all.iter().for_each(|&at| by_cycle.entry(single[at].cycle).or_default().push(at));
     let last: Vec<usize> = all
         .iter()
         .copied()
@@ -272,9 +278,27 @@ pub fn evaluate_images(input: &ImageResults<'_>) -> Result<ImageEvaluation> {
         foreign: input.foreign.iter().map(|f| foreign(f, &posterior, classes)).collect(),
         sizes: last.iter().map(|&at| sizes[at].clone()).collect(),
         behaviour: behaviour(input.results, disagreement, input.train_images),
+        convergence: Convergence::of(
+            &Sampled {
+                samples: &snapshots,
+                predictions: (0..snapshots.len())
+                    .map(|at| metrics::of_truth(&ensemble(&[at]).mean, classes, labels))
+                    .collect(),
+                log_likelihood: single.iter().map(|s| -s.scores.nll).collect(),
+                log_sigma: None,
+            },
+            input.rule,
+        ),
+        blown_up: input.blown_up.to_vec(),
         snapshots: single,
         unreadable: Broken::default(),
     })
+}
+
+/// Whether a snapshot has the mask of its chain's last one.
+fn has_final_mask(snapshots: &[&Snapshot], at: usize) -> bool {
+    let last = snapshots.iter().rfind(|s| s.chain == snapshots[at].chain);
+    last.is_some_and(|last| last.keep == snapshots[at].keep)
 }
 
 fn check(input: &ImageResults<'_>, snapshots: usize, headline: usize) -> Result<()> {

@@ -1,13 +1,12 @@
 //! A run on images, predicted and evaluated.
 
 use super::classify::classify;
-use super::evaluate::{
-    ForeignImages, ImageEvaluation, ImageResults, evaluate_images, sharing_final_mask,
-};
+use super::evaluate::{ForeignImages, ImageEvaluation, ImageResults, evaluate_images};
 use super::pick::{Pick, pick};
 use crate::data::images::Broken;
 use crate::data::{Images, View};
 use crate::error::Result;
+use crate::evaluate::check_chains;
 use crate::report::images::{ImageReport, Origin, Sample, html};
 use crate::run::ImageRun;
 use crate::shrink::Saving;
@@ -25,12 +24,15 @@ pub struct Judged {
 }
 
 /// Predicts the test images with every snapshot of a run, and images of other data sets, by name
-/// and in the shape of the run, with the snapshots that share the final mask.
+/// and in the shape of the run, with the snapshots that are averaged.
 pub fn judge(run: &ImageRun, foreign: &[(String, Images)], on: Option<&OnCuda>) -> Result<Judged> {
     let (network, data, config) = (&run.info.network, &run.data, &run.info.config);
     let snapshots: Vec<Snapshot> = run.results.iter().flat_map(|r| r.snapshots.clone()).collect();
     let probabilities = classify(network, &snapshots, &data.test, &data.augment, on)?;
-    let headline = sharing_final_mask(&run.results);
+    let blown_up = run.info.blown_up(&run.results);
+    check_chains(run.results.len(), &blown_up)?;
+    let rule = run.info.sample_rule(&run.results);
+    let headline = rule.kept(&snapshots.iter().collect::<Vec<_>>());
     let members: Vec<Snapshot> = headline.iter().map(|&at| snapshots[at].clone()).collect();
     let foreign = foreign
         .iter()
@@ -39,7 +41,6 @@ pub fn judge(run: &ImageRun, foreign: &[(String, Images)], on: Option<&OnCuda>) 
             Ok(ForeignImages { name: name.clone(), probabilities })
         })
         .collect::<Result<Vec<_>>>()?;
-    let schedule = config.schedule.step_size.schedule(data.train.rows());
     let mut evaluation = evaluate_images(&ImageResults {
         network,
         classes: &data.classes,
@@ -47,7 +48,9 @@ pub fn judge(run: &ImageRun, foreign: &[(String, Images)], on: Option<&OnCuda>) 
         results: &run.results,
         probabilities: &probabilities,
         train_images: data.train.rows(),
-        cycles: &schedule.cycles(config.train.epochs),
+        cycles: &config.cycles(),
+        rule: &rule,
+        blown_up: &blown_up,
         foreign: &foreign,
     })?;
     // What training met stands in the run's own account; the test images were decoded just now.

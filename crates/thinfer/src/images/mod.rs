@@ -12,7 +12,7 @@ mod size;
 pub use classify::{Classifier, classify};
 pub use evaluate::{
     ClassScores, Confusion, CycleScores, ForeignImages, ForeignScores, ImageEvaluation,
-    ImageResults, ImageScores, SnapshotScores, evaluate_images, sharing_final_mask,
+    ImageResults, ImageScores, SnapshotScores, evaluate_images,
 };
 pub use foreign::{Foreign, foreign_images};
 pub use judge::{Judged, judge};

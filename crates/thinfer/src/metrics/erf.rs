@@ -51,3 +51,17 @@ pub fn erfc(x: f64) -> f64 {
 pub fn erf(x: f64) -> f64 {
     1.0 - erfc(x)
 }
+
+/// The normal quantile, by bisection on the error function.
+pub fn normal_quantile(p: f64) -> f64 {
+    let (mut low, mut high) = (-10.0, 10.0);
+    for _ in 0..80 {
+        let middle = 0.5 * (low + high);
+        if 0.5 * erfc(-middle / std::f64::consts::SQRT_2) < p {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    0.5 * (low + high)
+}

@@ -184,18 +184,65 @@ fn spreads_by_hand() {
     assert_eq!(text, r#"{"mean":3.0,"sd":0.0,"n":1,"min":3.0,"max":3.0}"#);
 }
 
-/// Halves (1, 2) and (3, 4): W = 1/2, the means have variance 2, V̂ = 1/2 · 1/2 + 2 = 9/4.
+/// From ArviZ 0.23.4, `rhat(method="rank")`, `ess(method="bulk")` and `ess(method="tail")`; of the single chain R̂ by
+/// `_rhat(_z_scale(_split_chains(d)))` and the same of `abs(d - median(d))`. The draws, with the first left out where
+/// their number is odd:
+/// ```python
+/// s = 1                                    # once for all chains of a case
+/// for c in range(k):
+///     x = 0.0
+///     for _ in range(n):
+///         s = (s * 1103515245 + 12345) % (1 << 31); x = phi * x + (s / (1 << 31) - 0.5)
+///         draws[c].append(x + shift * c)
+/// ```
 #[test]
-fn r_hat_by_hand() {
-    close(split_r_hat(&[vec![1.0, 2.0, 3.0, 4.0]]).unwrap(), 4.5f64.sqrt());
-    // The first of five draws is left out, and so is the start of the longer chain.
-    close(split_r_hat(&[vec![9.0, 1.0, 2.0, 3.0, 4.0]]).unwrap(), 4.5f64.sqrt());
-    let same = [vec![1.0, 2.0, 1.0, 2.0], vec![50.0, 60.0, 1.0, 2.0, 1.0, 2.0]];
-    close(split_r_hat(&same).unwrap(), 0.5f64.sqrt());
-    assert_eq!(split_r_hat(&[]), None);
-    assert_eq!(split_r_hat(&[vec![1.0, 2.0, 3.0]]), None);
-    assert_eq!(split_r_hat(&[vec![0.1; 10], vec![0.1; 10]]), None);
-    assert_eq!(split_r_hat(&[vec![1.0, 2.0, f64::NAN, 4.0]]), None);
+fn r_hat_and_effective_sample_sizes_against_arviz() {
+    let draws = |k: usize, n: usize, phi: f64, shift: f64| -> Vec<Vec<f64>> {
+        let mut state = 1u64;
+        let mut chain = |at: usize| {
+            let mut x = 0.0;
+            let mut draw = || {
+                state = (state * 1_103_515_245 + 12_345) % (1 << 31);
+                x = phi * x + (state as f64 / f64::from(1u32 << 31) - 0.5);
+                x + shift * at as f64
+            };
+            (0..n).map(|_| draw()).collect()
+        };
+        (0..k).map(&mut chain).collect()
+    };
+    for ((k, n, phi, shift), [rhat, bulk, tail]) in [
+        ((4, 50, 0.5, 0.0), [1.025_664_209_006_918, 66.837_049_054_509_93, 116.693_136_784_479_11]),
+        ((2, 21, 0.0, 0.3), [1.345_766_336_524_095, 7.017_588_242_500_43, 17.307_692_307_692_31]),
+        ((1, 12, 0.9, 0.0), [1.099_638_910_100_66, 6.813_542_690_455_487, 12.705_882_352_941_18]),
+        ((3, 200, 0.0, 0.02), [1.009_063_832_291_669, 466.640_502_214_381, 562.526_039_565_591]),
+    ] {
+        let draws = draws(k, n, phi, shift);
+        let close = |got: Option<f64>, want: f64| {
+            let got = got.unwrap();
+            assert!((got / want - 1.0).abs() < 1e-9, "{got} is not {want}");
+        };
+        close(r_hat(&draws), rhat);
+        close(bulk_ess(&draws), bulk);
+        close(tail_ess(&draws), tail);
+    }
+}
+
+#[test]
+fn too_few_draws_and_draws_that_do_not_vary_have_no_r_hat() {
+    let unusable: [&[Vec<f64>]; 5] = [
+        &[],
+        &[vec![1.0, 2.0, 3.0]],
+        &[vec![1.0, 2.0, 3.0, 4.0], vec![]],
+        &[vec![0.1; 10], vec![0.1; 10]],
+        &[vec![1.0, 2.0, f64::NAN, 4.0]],
+    ];
+    for chains in unusable {
+        assert_eq!([r_hat(chains), bulk_ess(chains), tail_ess(chains)], [None; 3], "{chains:?}");
+    }
+    // Of a longer chain the last draws count, and of an odd number not the first.
+    let last = [vec![2.0, 1.0, 4.0, 3.0], vec![1.5, 2.5, 0.5, 3.5]];
+    let longer = [vec![90.0, 2.0, 1.0, 4.0, 3.0], vec![-7.0, 80.0, 1.5, 2.5, 0.5, 3.5]];
+    assert_eq!(r_hat(&longer), r_hat(&last));
 }
 
 /// An AR(1) chain started from its stationary distribution.
@@ -220,22 +267,24 @@ fn chains(phi: f64, count: u32, length: usize) -> Vec<Vec<f64>> {
 fn effective_sample_size_of_autoregressions() {
     for (phi, share) in [(0.0, 1.0), (0.5, 1.0 / 3.0), (0.9, 1.0 / 19.0)] {
         let draws = chains(phi, 4, 5000);
-        let found = effective_sample_size(&draws).unwrap() / 20_000.0;
+        let found = bulk_ess(&draws).unwrap() / 20_000.0;
         assert!((found / share - 1.0).abs() < 0.15, "{phi}: {found} is not {share}");
-        assert!((split_r_hat(&draws).unwrap() - 1.0).abs() < 0.02);
+        assert!((r_hat(&draws).unwrap() - 1.0).abs() < 0.02);
     }
-    let swinging = effective_sample_size(&chains(-0.5, 4, 5000)).unwrap() / 20_000.0;
+    let swinging = bulk_ess(&chains(-0.5, 4, 5000)).unwrap() / 20_000.0;
     assert!((swinging - 3.0).abs() < 0.45, "{swinging}");
-    assert_eq!(effective_sample_size(&[vec![1.0; 8]]), None);
-    assert_eq!(effective_sample_size(&[]), None);
 }
 
 #[test]
 fn chains_that_disagree_are_seen() {
     let mut draws = chains(0.0, 4, 200);
     draws[3].iter_mut().for_each(|x| *x += 3.0);
-    assert!(split_r_hat(&draws).unwrap() > 1.5);
-    assert!(effective_sample_size(&draws).unwrap() < 20.0);
+    assert!(r_hat(&draws).unwrap() > 1.3);
+    assert!(bulk_ess(&draws).unwrap() < 20.0);
+    // One place, but another width: their distances from the median tell.
+    let mut draws = chains(0.0, 4, 200);
+    draws[3].iter_mut().for_each(|x| *x *= 6.0);
+    assert!(r_hat(&draws).unwrap() > 1.2);
 }
 
 /// From mpmath 1.3: `nstr(erf(x), 18), nstr(erfc(x), 18)`.

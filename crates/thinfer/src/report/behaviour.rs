@@ -7,7 +7,7 @@ use super::page::{
 };
 use crate::config::Config;
 use crate::data::Task;
-use crate::evaluate::{Behaviour, Evaluation, LEVEL};
+use crate::evaluate::{Behaviour, Convergence, Evaluation, LEVEL, Quality};
 use crate::run::Run;
 use crate::train::ChainResult;
 
@@ -84,6 +84,13 @@ pub(super) fn warnings(run: &Run, evaluation: &Evaluation) -> Vec<String> {
     let seen = &evaluation.behaviour;
     let mut found = Vec::new();
     found.extend(unfinished(&run.results, &run.info.config));
+    found.extend(of_samples(
+        &evaluation.convergence,
+        [(&evaluation.posterior).into(), (&evaluation.last).into()],
+        &evaluation.blown_up,
+        &run.info.config,
+        seen.effective_temperature_times_n.is_some(),
+    ));
     found.extend(no_better(evaluation));
     found.extend(wrong_coverage(evaluation));
 
@@ -108,6 +115,29 @@ pub(super) fn warnings(run: &Run, evaluation: &Evaluation) -> Vec<String> {
     }
     let steps = steps_done(&run.results, &run.info.config, run.data.train_rows);
     found.extend(of_chains(seen, steps, run.data.classes));
+    found
+}
+
+/// Warnings about chains that are left out, samples that do not agree, and an average that is worse than the last
+/// samples.
+pub(super) fn of_samples(
+    convergence: &Convergence,
+    [posterior, last]: [Quality; 2],
+    blown_up: &[u32],
+    config: &Config,
+    adds_noise: bool,
+) -> Vec<String> {
+    let left_out = |chain: &u32| {
+        format!(
+            "chain {chain} blew up and is left out of every average; lower `schedule.step_size`."
+        )
+    };
+    let mut found: Vec<String> = blown_up.iter().map(left_out).collect();
+    if adds_noise && convergence.agreed() == Some(false) {
+        found.push(format!("the samples have not converged: {}.", convergence.sentence()));
+    }
+    let worse = convergence.worse_than_last(posterior, last, &config.cycles());
+    found.extend(worse.map(|said| said + "."));
     found
 }
 

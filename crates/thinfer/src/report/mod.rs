@@ -7,6 +7,7 @@ mod axis;
 mod behaviour;
 mod chains;
 pub mod comparison;
+mod convergence;
 mod drawing;
 pub mod figures;
 mod frozen;
@@ -32,6 +33,10 @@ pub fn html(run: &Run, evaluation: &Evaluation) -> Result<String> {
         history::sections(run)?,
         variables::section_of(run, evaluation)?,
         prediction::section_of(run)?,
+        convergence::section_of(
+            &evaluation.convergence,
+            evaluation.behaviour.effective_temperature_times_n.is_some(),
+        )?,
         behaviour::section_of(run, evaluation, &warnings),
         origin::section_of(run)?,
     ];
@@ -47,7 +52,6 @@ mod tests {
 
     use super::*;
     use crate::config::Config;
-    use crate::evaluate::evaluate;
     use crate::run::{Control, Mode, train};
     use crate::train::{Device, Silent};
 
@@ -70,7 +74,7 @@ mod tests {
         let control =
             Control { stop: &stop, observer: &Silent, device: Device::Cpu, device_name: "cpu" };
         let run = train(&config, folder, Mode::New, &control).unwrap().table().unwrap();
-        let evaluation = evaluate(&run.info.network, &run.data, &run.results).unwrap();
+        let evaluation = run.evaluate().unwrap();
         (run, evaluation)
     }
 

@@ -10,9 +10,11 @@ use crate::train::Observer;
 /// Keys that a message names before it counts the rest.
 const NAMED: usize = 6;
 
-/// Refuses other settings than the run was started with, by name.
+/// Refuses other settings than the run was started with, by name. Which samples are averaged may change: nothing is
+/// trained again for that.
 pub(super) fn check_settings(before: &RunInfo, config: &Config, folder: &Path) -> Result<()> {
-    let differences = config.differences(&before.config)?;
+    let mut differences = config.differences(&before.config)?;
+    differences.retain(|difference| !difference.key.starts_with("posterior."));
     let [first, others @ ..] = &differences[..] else { return Ok(()) };
     let mut problem = format!(
         "is {}, but the run in {} was started with {}",

@@ -5,6 +5,7 @@ use thinfer_engine::noise::{Key, Stream};
 
 use crate::data::Bundle;
 use crate::error::Result;
+use crate::metrics::normal_quantile;
 use crate::posterior::{Posterior, Predictive};
 use crate::shrink::{Layout, shrink_posterior};
 
@@ -97,20 +98,6 @@ pub(super) fn critical_value(variables: usize, rows: usize) -> f64 {
     z + first / v + second / (v * v)
 }
 
-/// The normal quantile, by bisection on the error function.
-fn normal_quantile(p: f64) -> f64 {
-    let (mut low, mut high) = (-10.0, 10.0);
-    for _ in 0..80 {
-        let middle = 0.5 * (low + high);
-        if 0.5 * crate::metrics::erfc(-middle / std::f64::consts::SQRT_2) < p {
-            low = middle;
-        } else {
-            high = middle;
-        }
-    }
-    0.5 * (low + high)
-}
-
 /// The loss of every row: squared error of the mean, or minus the logarithm of the probability.
 pub(super) fn row_losses(predictive: &Predictive, data: &Dataset) -> Vec<f64> {
     let mean = predictive.mean();
@@ -128,7 +115,7 @@ pub(super) fn row_losses(predictive: &Predictive, data: &Dataset) -> Vec<f64> {
 }
 
 /// The loss of the constant prediction from `train` on every row of `data`.
-pub(super) fn constant_losses(train: &Dataset, data: &Dataset, classes: usize) -> Vec<f64> {
+pub(super) fn untrained_losses(train: &Dataset, data: &Dataset, classes: usize) -> Vec<f64> {
     let n = train.rows() as f64;
     if classes == 0 {
         let mean = train.targets().iter().map(|y| f64::from(*y)).sum::<f64>() / n;
@@ -150,7 +137,7 @@ pub(super) fn shuffle_losses(
 ) -> Result<Evidence> {
     let mut evidence = Evidence::new(bundle.names.len());
     let plain = row_losses(&posterior.predict(rows)?, rows);
-    let constant = constant_losses(&bundle.train, rows, bundle.classes);
+    let constant = untrained_losses(&bundle.train, rows, bundle.classes);
     evidence.rows = rows.rows();
     evidence.baseline = constant.iter().sum();
     for (model, constant) in plain.iter().zip(&constant) {

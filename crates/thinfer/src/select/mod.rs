@@ -34,7 +34,7 @@ use crate::experiment::chain_specs;
 use crate::posterior::Posterior;
 use crate::selectors::Selector;
 use crate::train::{Observer, Setting, Snapshot, run_chains};
-use effect::{constant_losses, row_losses, shuffle_losses};
+use effect::{row_losses, shuffle_losses, untrained_losses};
 use linear::{Linear, Scale};
 pub use others::{Other, PathStep};
 use screen::{Screen, Share, screen};
@@ -178,13 +178,13 @@ pub fn select(
     };
     let baseline = evaluate::baseline(&data);
     let refitted = if chosen.is_empty() {
-        let losses = constant_losses(&data.train, &data.test, data.classes);
+        let losses = untrained_losses(&data.train, &data.test, data.classes);
         Refitted { scores: baseline.clone(), effects: Vec::new(), losses }
     } else {
         refit(&data, &known, &chosen, (&screen, scale), options, control)?
     };
     let Refitted { scores, mut effects, losses } = refitted;
-    let constant = constant_losses(&data.train, &data.test, data.classes);
+    let constant = untrained_losses(&data.train, &data.test, data.classes);
     let few = match &chosen[..] {
         [] => None,
         chosen => Some(Linear::fit(&data.with_variables(chosen))?),

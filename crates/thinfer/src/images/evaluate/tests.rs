@@ -16,7 +16,11 @@ pub(crate) struct Imagined {
     pub(crate) results: Vec<ChainResult>,
     pub(crate) probabilities: Vec<Vec<f64>>,
     pub(crate) foreign: Vec<ForeignImages>,
+    pub(crate) rule: SampleRule,
 }
+
+/// The snapshots that are averaged: two of each chain share its final mask.
+const KEPT: [usize; 4] = [2, 3, 5, 7];
 
 impl Imagined {
     pub(crate) fn results(&self) -> ImageResults<'_> {
@@ -28,6 +32,8 @@ impl Imagined {
             probabilities: &self.probabilities,
             train_images: 1000,
             cycles: &[0..10, 10..20],
+            rule: &self.rule,
+            blown_up: &[],
             foreign: &self.foreign,
         }
     }
@@ -103,17 +109,19 @@ pub(crate) fn imagined() -> Imagined {
         probabilities: (0..8).map(|member| table(member, IMAGES, 2.0)).collect(),
         foreign: vec![ForeignImages {
             name: "letters".into(),
-            probabilities: (0..6).map(|member| table(100 + member, 200, 0.0)).collect(),
+            probabilities: (0..4).map(|member| table(100 + member, 200, 0.0)).collect(),
         }],
+        rule: SampleRule::all(),
     }
 }
 
 #[test]
 fn the_headline_has_only_snapshots_with_the_final_mask() {
     let run = imagined();
-    assert_eq!(sharing_final_mask(&run.results), [2, 3, 4, 5, 6, 7]);
     let found = evaluate_images(&run.results()).unwrap();
-    assert_eq!((found.posterior.members, found.all_samples.members), (6, 8));
+    assert_eq!((found.posterior.members, found.all_samples.members), (KEPT.len(), 8));
+    let kept: Vec<usize> = (0..8).filter(|at| found.snapshots[*at].kept).collect();
+    assert_eq!(kept, KEPT);
     let finals: Vec<bool> = found.snapshots.iter().map(|s| s.final_mask).collect();
     assert_eq!(finals, [false, false, true, true, true, true, true, true]);
     let cycles: Vec<usize> = found.snapshots.iter().map(|s| s.cycle).collect();
@@ -130,7 +138,7 @@ fn scores_are_those_of_the_average() {
     let run = imagined();
     let found = evaluate_images(&run.results()).unwrap();
     let mean: Vec<f64> = (0..IMAGES * CLASSES)
-        .map(|at| (2..8).map(|m| run.probabilities[m][at]).sum::<f64>() / 6.0)
+        .map(|at| KEPT.iter().map(|m| run.probabilities[*m][at]).sum::<f64>() / 4.0)
         .collect();
     let accuracy = metrics::accuracy_from_probabilities(&mean, CLASSES, &run.labels).unwrap();
     assert_eq!(found.posterior.accuracy, accuracy);
@@ -138,7 +146,7 @@ fn scores_are_those_of_the_average() {
     assert!((found.posterior.nll - nll).abs() < 1e-12);
     let (confidences, right) = metrics::confidences(&mean, CLASSES, &run.labels);
     let selective = metrics::risk_coverage(&confidences, &right).unwrap();
-    let members: Vec<&[f64]> = run.probabilities[2..].iter().map(Vec::as_slice).collect();
+    let members: Vec<&[f64]> = KEPT.iter().map(|m| run.probabilities[*m].as_slice()).collect();
     let unknown = metrics::uncertainty(&members, CLASSES);
     let over_images = |value: fn(&metrics::Uncertainty) -> f64| {
         unknown.iter().map(value).sum::<f64>() / IMAGES as f64
@@ -221,7 +229,7 @@ fn what_does_not_fit_is_refused() {
 fn an_evaluation_is_plain_json() {
     let found = evaluate_images(&imagined().results()).unwrap();
     let json = serde_json::to_value(&found).unwrap();
-    assert_eq!(json["posterior"]["members"], 6);
+    assert_eq!(json["posterior"]["members"], 4);
     assert!(json["foreign"][0]["entropy"]["auroc"].is_number());
     assert!(json["sizes"][0]["layers"][0]["live_inputs"].is_number());
 }

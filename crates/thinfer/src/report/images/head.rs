@@ -187,6 +187,7 @@ pub(super) fn snapshots(evaluation: &ImageEvaluation) -> String {
         "Sparsity of weights",
         "Multiply-adds left",
         "Final mask",
+        "Averaged",
     ];
     let rows: Vec<Vec<String>> = evaluation
         .snapshots
@@ -203,10 +204,14 @@ pub(super) fn snapshots(evaluation: &ImageEvaluation) -> String {
                 percent(s.weight_sparsity.value()),
                 left(s.multiply_adds),
                 if s.final_mask { "yes" } else { "no" }.to_owned(),
+                if s.kept { "yes" } else { "no" }.to_owned(),
             ]
         })
         .collect();
     let html = table(&head, &rows)
-        + &remark("Each snapshot by itself. Those with the final mask make up the posterior.");
+        + &remark(
+            "Each snapshot by itself. Those that are averaged make up the posterior: with the final \
+             mask, after the burn-in, and as many of each chain.",
+        );
     section("snapshots", "Snapshots", &html)
 }

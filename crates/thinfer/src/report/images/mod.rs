@@ -11,8 +11,9 @@ use std::collections::BTreeSet;
 
 use thinfer_engine::Shape;
 
-use super::behaviour::{of_chains, unfinished, warned};
+use super::behaviour::{of_chains, of_samples, unfinished, warned};
 use super::chains::steps_done;
+use super::convergence;
 use super::origin::repeat;
 use super::page::{self, count, number, number_or_nothing, percent, section, table};
 use super::summary::title;
@@ -79,6 +80,10 @@ pub fn html(report: &ImageReport<'_>) -> Result<String> {
         quality::sections(report)?,
         channels::section_of(report.evaluation, report.saving)?,
         samples::section_of(report)?,
+        convergence::section_of(
+            &report.evaluation.convergence,
+            report.evaluation.behaviour.effective_temperature_times_n.is_some(),
+        )?,
         behaviour(report, &warnings),
         origin(report)?,
     ];
@@ -89,6 +94,13 @@ pub fn html(report: &ImageReport<'_>) -> Result<String> {
 fn warnings(report: &ImageReport<'_>) -> Vec<String> {
     let (evaluation, config) = (report.evaluation, report.config);
     let mut found = unfinished(report.results, config);
+    found.extend(of_samples(
+        &evaluation.convergence,
+        [(&evaluation.posterior).into(), (&evaluation.last).into()],
+        &evaluation.blown_up,
+        config,
+        evaluation.behaviour.effective_temperature_times_n.is_some(),
+    ));
     let scores = &evaluation.posterior;
     let largest = evaluation.per_class.iter().map(|c| c.images).max().unwrap_or(0);
     if scores.accuracy <= largest as f64 / evaluation.images.1.max(1) as f64 {
@@ -183,7 +195,7 @@ mod tests {
     use super::super::tests::check_tags;
     use super::*;
     use crate::images::tests::{Imagined, imagined};
-    use crate::images::{evaluate_images, pick, sharing_final_mask};
+    use crate::images::{evaluate_images, pick};
     use crate::shrink::{Leftover, Speed};
 
     const SHAPE: Shape = Shape { height: 16, width: 16, channels: 1 };
@@ -195,10 +207,10 @@ mod tests {
         let all: Vec<String> = all.into_iter().map(str::to_owned).collect();
         let config = Config::parse("", &all).unwrap();
         let evaluation = evaluate_images(&run.results()).unwrap();
-        let members: Vec<&[f64]> = sharing_final_mask(&run.results)
-            .into_iter()
-            .map(|at| run.probabilities[at].as_slice())
-            .collect();
+        let snapshots: Vec<_> = run.results.iter().flat_map(|r| &r.snapshots).collect();
+        let kept = run.rule.kept(&snapshots);
+        let members: Vec<&[f64]> =
+            kept.into_iter().map(|at| run.probabilities[at].as_slice()).collect();
         let shape = Shape { channels, ..SHAPE };
         let samples: Vec<Sample> = pick(&members, &run.labels, run.classes.len(), 4)
             .into_iter()
