@@ -4,7 +4,7 @@ use thinfer::config::MethodKind;
 use thinfer::images::{Amounts, ForeignScores, ImageEvaluation, ImageScores};
 use thinfer::metrics::Detection;
 
-use crate::summary::incidents;
+use crate::summary::{incidents, temperature};
 use crate::text_table::{align, number, percent, seconds};
 
 /// Snapshots and confusions in the text at most; the JSON has all of them.
@@ -147,15 +147,7 @@ fn facts(evaluation: &ImageEvaluation, trained: Option<f64>) -> String {
     if !confused.is_empty() {
         lines.push(format!("most often taken: {}", confused.join(", ")));
     }
-    let behaviour = &evaluation.behaviour;
-    lines.push(match behaviour.effective_temperature_times_n {
-        Some(effective) => format!(
-            "temperature: {} times that of the posterior ({} asked for)",
-            number(effective),
-            number(behaviour.temperature_times_n)
-        ),
-        None => "temperature: none, the method adds no noise".to_owned(),
-    });
+    lines.push(temperature(&evaluation.behaviour));
     if let Some(trained) = trained {
         lines.push(format!("time: {}", seconds(trained)));
     }

@@ -27,7 +27,8 @@ impl<'a> Worth<'a> {
     ) -> anyhow::Result<Self> {
         Ok(match run {
             Trained::Table(run) => {
-                let evaluation = evaluate(&run.info.network, &run.data, &run.results)?;
+                let evaluation =
+                    evaluate(&run.info.config, &run.info.network, &run.data, &run.results)?;
                 Worth::Table(run, Box::new(evaluation))
             }
             Trained::Images(run) => {

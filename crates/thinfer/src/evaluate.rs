@@ -1,12 +1,15 @@
 //! What a run is worth: scores on held-out rows, selected variables, size, and what the chains did.
 
 mod blow_up;
+mod response;
+mod temperature;
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 use thinfer_engine::{Dataset, Network, NodeId, Op};
 
+use crate::config::Config;
 use crate::data::{Bundle, Task};
 use crate::error::Result;
 use crate::metrics::{self, ReliabilityBin, Selection, Sparsity};
@@ -14,6 +17,8 @@ use crate::posterior::{Posterior, Predictive};
 use crate::shrink::{Layout, shrink};
 use crate::train::{ChainResult, Snapshot, live_inputs};
 pub use blow_up::blew_up;
+pub(crate) use temperature::temperature;
+pub use temperature::{MOST_CLIPPED, Temperature};
 
 /// The level of predictive intervals in reports.
 pub const LEVEL: f64 = 0.9;
@@ -61,10 +66,13 @@ pub struct Size {
 /// What the chains did.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Behaviour {
-    /// The temperature of the injected noise in the last record, times N: 1 is the posterior.
+    /// The temperature of the injected noise alone, in the last record, times N.
     pub effective_temperature_times_n: Option<f64>,
     /// The temperature asked for, times N.
     pub temperature_times_n: f64,
+    /// What is known about the temperature of the samples; `None` where the method adds no noise, or
+    /// where the training data was not at hand.
+    pub temperature: Option<Temperature>,
     /// Mean of τ over weights at the end.
     pub tau_mean: Option<f64>,
     /// Standard deviation of τ over weights at the end.
@@ -97,8 +105,9 @@ pub struct Evaluation {
     pub baseline: Scores,
     /// Variables in the final network of more than half of the chains.
     pub selected: Vec<String>,
-    /// The share of all samples, over chains, whose network reads the variable.
-    pub inclusion: BTreeMap<String, f64>,
+    /// The share of all samples, over chains, whose network reads the variable. It says how long the
+    /// variable survived pruning and is no probability: without regrowth it falls with the length of the run.
+    pub survival: BTreeMap<String, f64>,
     /// Against the truth, where it is known.
     pub selection: Option<Selection>,
     /// Size.
@@ -176,8 +185,13 @@ pub fn live_variables(network: &Network, snapshot: &Snapshot, groups: &[usize]) 
     variables
 }
 
-/// Evaluates what some chains found.
-pub fn evaluate(network: &Network, data: &Bundle, results: &[ChainResult]) -> Result<Evaluation> {
+/// Evaluates what the chains of a configuration found.
+pub fn evaluate(
+    config: &Config,
+    network: &Network,
+    data: &Bundle,
+    results: &[ChainResult],
+) -> Result<Evaluation> {
     let members: Vec<Snapshot> = results.iter().flat_map(|r| r.snapshots.clone()).collect();
     let all = Posterior { network: network.clone(), members };
     let shared = all.sharing_final_mask();
@@ -186,10 +200,10 @@ pub fn evaluate(network: &Network, data: &Bundle, results: &[ChainResult]) -> Re
     let last = all.last();
     let chains = last.members.len() as f64;
 
-    let mut inclusion = vec![0.0; data.names.len()];
+    let mut survival = vec![0.0; data.names.len()];
     for member in &all.members {
         for variable in live_variables(network, member, &data.groups) {
-            inclusion[variable] += 1.0 / all.members.len() as f64;
+            survival[variable] += 1.0 / all.members.len() as f64;
         }
     }
     let mut votes = vec![0.0; data.names.len()];
@@ -199,6 +213,8 @@ pub fn evaluate(network: &Network, data: &Bundle, results: &[ChainResult]) -> Re
         }
     }
     let selected: Vec<usize> = (0..votes.len()).filter(|&v| votes[v] > chains / 2.0).collect();
+    let seen = behaviour(results, disagreement(&predictive, scale), data.train.rows());
+    let temperature = temperature(config, network, (&data.train).into(), results)?;
     Ok(Evaluation {
         task: data.task,
         rows: (data.train.rows(), data.validation.rows(), data.test.rows()),
@@ -208,9 +224,9 @@ pub fn evaluate(network: &Network, data: &Bundle, results: &[ChainResult]) -> Re
         baseline: baseline(data),
         selection: data.truth.as_ref().map(|truth| Selection::compare(&selected, truth)),
         selected: selected.iter().map(|&v| data.names[v].clone()).collect(),
-        inclusion: data.names.iter().cloned().zip(inclusion).collect(),
+        survival: data.names.iter().cloned().zip(survival).collect(),
         size: size(network, &last.members, results)?,
-        behaviour: behaviour(results, disagreement(&predictive, scale), data.train.rows()),
+        behaviour: Behaviour { temperature, ..seen },
     })
 }
 
@@ -286,7 +302,7 @@ fn disagreement(predictive: &Predictive, scale: (f64, f64)) -> Option<f64> {
     }
 }
 
-/// What chains on `n` training rows did.
+/// What chains on `n` training rows did, as their records tell it.
 pub(crate) fn behaviour(results: &[ChainResult], disagreement: Option<f64>, n: usize) -> Behaviour {
     let n = n as f64;
     let last: Vec<_> = results.iter().filter_map(|r| r.records.last()).collect();
@@ -306,6 +322,7 @@ pub(crate) fn behaviour(results: &[ChainResult], disagreement: Option<f64>, n: u
     Behaviour {
         effective_temperature_times_n: mean(|r| r.effective_temperature).map(|t| t * n),
         temperature_times_n: last.iter().map(|r| r.temperature).sum::<f64>() / count * n,
+        temperature: None,
         tau_mean: mean(|r| r.tau_mean),
         tau_sd: mean(|r| r.tau_sd),
         disagreement,
@@ -346,11 +363,10 @@ mod tests {
         assert_eq!(found.sparsity, Sparsity::of_counts(1 + 5 + 3, 33));
     }
 
-    /// Inclusion is counted over all samples of all chains, selection over the last of each chain, and the
+    /// Survival is counted over all samples of all chains, selection over the last of each chain, and the
     /// prediction is of the samples that share the last mask of their chain.
     #[test]
-    fn inclusion_counts_samples_and_selection_chains() {
-        use crate::config::Config;
+    fn survival_counts_samples_and_selection_chains() {
         let sizes = ["data.columns=5", "data.train_rows=20", "data.test_rows=10"];
         let config = Config::parse("", &sizes.map(str::to_owned)).unwrap();
         let data = Bundle::load(&config).unwrap();
@@ -377,8 +393,8 @@ mod tests {
             chain(0, vec![sample(0, 8, &[0, 1, 2, 3, 4]), sample(0, 9, &[0, 1])]),
             chain(1, vec![sample(1, 8, &[0, 2]), sample(1, 9, &[0, 2])]),
         ];
-        let found = evaluate(&network, &data, &results).unwrap();
-        let shares: Vec<f64> = data.names.iter().map(|name| found.inclusion[name]).collect();
+        let found = evaluate(&config, &network, &data, &results).unwrap();
+        let shares: Vec<f64> = data.names.iter().map(|name| found.survival[name]).collect();
         assert_eq!(shares, [1.0, 0.5, 0.75, 0.25, 0.25]);
         assert_eq!(found.selected, data.names[..1]);
         let selection = found.selection.unwrap();

@@ -16,7 +16,7 @@
 //! let stop = AtomicBool::new(false);
 //! let setting = Setting::in_memory(&stop, &Silent, 1);
 //! let results = run_chains(specs, &data.train, &setting)?;
-//! let evaluation = evaluate(&network, &data, &results)?;
+//! let evaluation = evaluate(&config, &network, &data, &results)?;
 //! assert!(evaluation.posterior.mse.is_some());
 //! # Ok::<(), thinfer::Error>(())
 //! ```

@@ -143,9 +143,12 @@ fn evaluated(
         kept
     } else {
         match open(folder, observer)? {
-            Trained::Table(run) => {
-                serde_json::to_value(evaluate(&run.info.network, &run.data, &run.results)?)
-            }
+            Trained::Table(run) => serde_json::to_value(evaluate(
+                &run.info.config,
+                &run.info.network,
+                &run.data,
+                &run.results,
+            )?),
             Trained::Images(run) => {
                 let on = OnCuda::open(device, &run.info.config)?;
                 serde_json::to_value(judge(&run, &[], on.as_ref())?.evaluation)

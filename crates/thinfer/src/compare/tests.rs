@@ -54,7 +54,7 @@ fn runs_on_one_table_are_compared_with_or_without_their_samples() {
     assert_eq!([first.method.as_str(), second.method.as_str()], ["em-mcmc, DFP", "sgd"]);
     let weights = run.info.network.params().len();
     assert_eq!([first.memory_bytes, second.memory_bytes], [13 * weights, 9 * weights]);
-    let found = evaluate(&run.info.network, &run.data, &run.results).unwrap();
+    let found = evaluate(&run.info.config, &run.info.network, &run.data, &run.results).unwrap();
     let scores = first.evaluated.as_ref().unwrap();
     assert_eq!((scores.mse, scores.coverage90), (found.posterior.mse, found.posterior.coverage90));
     assert_eq!(scores.selected, Some(found.selected.len()));

@@ -8,6 +8,7 @@ use super::pick::{Pick, pick};
 use crate::data::images::Broken;
 use crate::data::{Images, View};
 use crate::error::Result;
+use crate::evaluate::temperature;
 use crate::report::images::{ImageReport, Origin, Sample, html};
 use crate::run::ImageRun;
 use crate::shrink::Saving;
@@ -50,6 +51,7 @@ pub fn judge(run: &ImageRun, foreign: &[(String, Images)], on: Option<&OnCuda>) 
         cycles: &schedule.cycles(config.train.epochs),
         foreign: &foreign,
     })?;
+    evaluation.behaviour.temperature = temperature(config, network, data.into(), &run.results)?;
     // What training met stands in the run's own account; the test images were decoded just now.
     evaluation.unreadable =
         Broken { train: run.info.unreadable.train.clone(), test: data.unreadable.test.clone() };

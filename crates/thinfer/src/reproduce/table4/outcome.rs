@@ -178,7 +178,7 @@ fn run_em_mcmc(
     let setting = Setting::in_memory(stop, &Silent, 1);
     let results = run_chains(specs, &data.train, &setting)?;
     let seconds = started.elapsed().as_secs_f64();
-    let evaluation = evaluate(&network, data, &results)?;
+    let evaluation = evaluate(config, &network, data, &results)?;
     let number = |name: &String| data.names.iter().position(|n| n == name);
     let selected: Vec<usize> = evaluation.selected.iter().filter_map(number).collect();
     Ok(Outcome {
