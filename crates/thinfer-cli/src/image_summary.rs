@@ -4,7 +4,7 @@ use thinfer::config::Config;
 use thinfer::images::{Amounts, ForeignScores, ImageEvaluation, ImageScores};
 use thinfer::metrics::Detection;
 
-use crate::summary::{adds_noise, incidents, remark};
+use crate::summary::{adds_noise, incidents, remark, temperature};
 use crate::text_table::{align, number, percent, seconds};
 
 /// Snapshots and confusions in the text at most; the JSON has all of them.
@@ -162,16 +162,8 @@ fn facts(evaluation: &ImageEvaluation, trained: Option<f64>) -> String {
     if !confused.is_empty() {
         lines.push(format!("most often taken: {}", confused.join(", ")));
     }
-    let behaviour = &evaluation.behaviour;
-    lines.push(match behaviour.effective_temperature_times_n {
-        Some(effective) => format!(
-            "temperature: {} times that of the posterior ({} asked for)",
-            number(effective),
-            number(behaviour.temperature_times_n)
-        ),
-        None => "temperature: none, the method adds no noise".to_owned(),
-    });
-    if adds_noise(behaviour) {
+    lines.push(temperature(&evaluation.behaviour));
+    if adds_noise(&evaluation.behaviour) {
         lines.push(format!("convergence: {}", evaluation.convergence.sentence()));
     }
     if let Some(trained) = trained {

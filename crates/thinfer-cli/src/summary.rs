@@ -108,7 +108,7 @@ pub(crate) fn adds_noise(behaviour: &Behaviour) -> bool {
 }
 
 fn variables(evaluation: &Evaluation) -> String {
-    let (selected, all) = (evaluation.selected.len(), evaluation.inclusion.len());
+    let (selected, all) = (evaluation.selected.len(), evaluation.survival.len());
     let truth = evaluation.selection.map_or_else(String::new, |s| {
         format!(
             "; FDR {} ({} false), FNDR {} ({} missed)",
@@ -122,19 +122,25 @@ fn variables(evaluation: &Evaluation) -> String {
     if selected == 0 {
         return text;
     }
-    let inclusion = |name: &String| evaluation.inclusion.get(name).copied().unwrap_or(0.0);
+    let survival = |name: &String| evaluation.survival.get(name).copied().unwrap_or(0.0);
     let mut names: Vec<&String> = evaluation.selected.iter().collect();
-    names.sort_by(|a, b| inclusion(b).total_cmp(&inclusion(a)));
-    let mut rows = vec![vec!["  variable".to_owned(), "inclusion".into()]];
+    names.sort_by(|a, b| survival(b).total_cmp(&survival(a)));
+    let mut rows = vec![vec!["  variable".to_owned(), "survived".into()]];
     for name in names.iter().take(SHOWN) {
-        rows.push(vec![format!("  {name}"), percent(inclusion(name))]);
+        rows.push(vec![format!("  {name}"), percent(survival(name))]);
     }
     let more = match selected.saturating_sub(SHOWN) {
         0 => String::new(),
         more => format!("  and {more} more; --json has all of them\n"),
     };
-    text + &align(&rows) + &more
+    text + &align(&rows) + &more + SURVIVAL
 }
+
+/// What the share beside a variable is, and is not.
+const SURVIVAL: &str = "\
+survived: share of samples whose network reads the variable; no probability, and without regrowth it falls
+with the length of the run
+";
 
 fn facts(evaluation: &Evaluation, chains: usize, trained: Option<f64>) -> String {
     let (size, behaviour) = (&evaluation.size, &evaluation.behaviour);
@@ -147,14 +153,7 @@ fn facts(evaluation: &Evaluation, chains: usize, trained: Option<f64>) -> String
         percent(size.weight_sparsity.value()),
         number_of(left)
     )];
-    lines.push(match behaviour.effective_temperature_times_n {
-        Some(effective) => format!(
-            "temperature: {} times that of the posterior ({} asked for)",
-            number(effective),
-            number(behaviour.temperature_times_n)
-        ),
-        None => "temperature: none, the method adds no noise".to_owned(),
-    });
+    lines.push(temperature(behaviour));
     if adds_noise(behaviour) {
         lines.push(format!("convergence: {}", evaluation.convergence.sentence()));
     }
@@ -166,6 +165,43 @@ fn facts(evaluation: &Evaluation, chains: usize, trained: Option<f64>) -> String
         lines.push(format!("time: {}", seconds(trained)));
     }
     lines.join("\n") + "\n"
+}
+
+/// A share of the injected temperature that changes none of its printed digits.
+const UNSEEN: f64 = 0.0005;
+
+/// How warm the chains were, as far as that is known: the noise that is injected is not all of it.
+pub(crate) fn temperature(behaviour: &Behaviour) -> String {
+    let Some(injected) = behaviour.effective_temperature_times_n else {
+        return "temperature: none, the method adds no noise".to_owned();
+    };
+    let asked = number(behaviour.temperature_times_n);
+    let Some(found) = behaviour.temperature else {
+        return format!(
+            "temperature: not known; the injected noise has {} times that of the posterior ({asked} asked for)",
+            number(injected)
+        );
+    };
+    let injected = number(found.injected);
+    let minibatch = if found.minibatch < UNSEEN * found.injected {
+        "next to nothing".to_owned()
+    } else {
+        format!("about {}", number(found.minibatch))
+    };
+    let parts =
+        format!("{injected} injected ({asked} asked for) and {minibatch} from mini-batches");
+    if !found.valid {
+        let clipped = percent(found.clipped_sampling_share);
+        return format!(
+            "temperature: not valid: {clipped} of the sampling steps were clipped; without clipping {parts}"
+        );
+    }
+    if found.minibatch == 0.0 {
+        return format!(
+            "temperature: {injected} times that of the posterior ({asked} asked for), all of it injected"
+        );
+    }
+    format!("temperature: about {} times that of the posterior: {parts}", number(found.total))
 }
 
 /// A count that is a mean over chains: whole where it is.
@@ -198,11 +234,13 @@ pub(crate) fn incidents(behaviour: &Behaviour, classes: usize, method: MethodKin
 #[cfg(test)]
 mod tests {
     use super::*;
+    use thinfer::evaluate::{MOST_CLIPPED, Temperature};
 
     fn behaviour(clipped_steps: u64, largest_loss: f64) -> Behaviour {
         Behaviour {
             effective_temperature_times_n: None,
             temperature_times_n: 1.0,
+            temperature: None,
             tau_mean: None,
             tau_sd: None,
             disagreement: None,
@@ -210,6 +248,46 @@ mod tests {
             largest_loss,
             final_loss: 1.25,
         }
+    }
+
+    /// The injected noise alone is never told as the temperature of the chain.
+    #[test]
+    fn the_temperature_says_what_it_is_made_of() {
+        let told = |minibatch: f64, clipped_sampling_share: f64| {
+            let found = Temperature {
+                asked_for: 1.0,
+                injected: 1.0,
+                minibatch,
+                total: 1.0 + minibatch,
+                clipped_sampling_share,
+                valid: clipped_sampling_share <= MOST_CLIPPED,
+            };
+            temperature(&Behaviour {
+                effective_temperature_times_n: Some(1.0),
+                temperature: Some(found),
+                ..behaviour(0, 2.5)
+            })
+        };
+        assert_eq!(
+            told(0.0, 0.0),
+            "temperature: 1.000 times that of the posterior (1.000 asked for), all of it injected"
+        );
+        assert_eq!(
+            told(12.5, 0.01),
+            "temperature: about 13.50 times that of the posterior: 1.000 injected (1.000 asked for) \
+             and about 12.50 from mini-batches"
+        );
+        assert!(
+            told(3e-5, 0.0).ends_with("(1.000 asked for) and next to nothing from mini-batches")
+        );
+        assert_eq!(
+            told(12.5, 0.25),
+            "temperature: not valid: 25.0 % of the sampling steps were clipped; without clipping 1.000 \
+             injected (1.000 asked for) and about 12.50 from mini-batches"
+        );
+        let unknown = Behaviour { effective_temperature_times_n: Some(1.0), ..behaviour(0, 2.5) };
+        assert!(temperature(&unknown).starts_with("temperature: not known; the injected noise"));
+        assert!(temperature(&behaviour(0, 2.5)).contains("adds no noise"));
     }
 
     #[test]

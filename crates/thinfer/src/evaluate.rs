@@ -2,6 +2,8 @@
 
 mod blow_up;
 mod convergence;
+mod response;
+mod temperature;
 mod verdict;
 
 use std::collections::BTreeMap;
@@ -19,6 +21,8 @@ use crate::train::{ChainResult, Snapshot, live_inputs};
 pub use blow_up::{blew_up, blown_up_chains, untrained_loss};
 pub(crate) use convergence::Sampled;
 pub use convergence::{AGREED, Agreement, Convergence, LEAST_SAMPLES, SampleTrace};
+pub(crate) use temperature::temperature;
+pub use temperature::{MOST_CLIPPED, Temperature};
 pub use verdict::Quality;
 
 /// The level of predictive intervals in reports.
@@ -67,10 +71,13 @@ pub struct Size {
 /// What the chains did.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Behaviour {
-    /// The temperature of the injected noise in the last record, times N: 1 is the posterior.
+    /// The temperature of the injected noise alone, in the last record, times N.
     pub effective_temperature_times_n: Option<f64>,
     /// The temperature asked for, times N.
     pub temperature_times_n: f64,
+    /// What is known about the temperature of the samples; `None` where the method adds no noise, or
+    /// where the training data was not at hand.
+    pub temperature: Option<Temperature>,
     /// Mean of τ over weights at the end.
     pub tau_mean: Option<f64>,
     /// Standard deviation of τ over weights at the end.
@@ -103,8 +110,9 @@ pub struct Evaluation {
     pub baseline: Scores,
     /// Variables in the final network of more than half of the chains.
     pub selected: Vec<String>,
-    /// The share of all samples, over chains, whose network reads the variable.
-    pub inclusion: BTreeMap<String, f64>,
+    /// The share of all samples, over chains, whose network reads the variable. It says how long the
+    /// variable survived pruning and is no probability: without regrowth it falls with the length of the run.
+    pub survival: BTreeMap<String, f64>,
     /// Against the truth, where it is known.
     pub selection: Option<Selection>,
     /// Size.
@@ -216,10 +224,11 @@ pub fn evaluate(
     let last = all.last();
     let chains = last.members.len() as f64;
 
-    let mut inclusion = vec![0.0; data.names.len()];
+    let mut survival = vec![0.0; data.names.len()];
     for member in &all.members {
+        let of_chain = all.members.iter().filter(|m| m.chain == member.chain).count() as f64;
         for variable in live_variables(network, member, &data.groups) {
-            inclusion[variable] += 1.0 / all.members.len() as f64;
+            survival[variable] += 1.0 / (chains * of_chain);
         }
     }
     let mut votes = vec![0.0; data.names.len()];
@@ -229,6 +238,8 @@ pub fn evaluate(
         }
     }
     let selected: Vec<usize> = (0..votes.len()).filter(|&v| votes[v] > chains / 2.0).collect();
+    let seen = behaviour(results, disagreement(&predictive, scale), data.train.rows());
+    let temperature = temperature(config, network, (&data.train).into(), results)?;
     Ok(Evaluation {
         task: data.task,
         rows: (data.train.rows(), data.validation.rows(), data.test.rows()),
@@ -238,9 +249,9 @@ pub fn evaluate(
         baseline: baseline(data),
         selection: data.truth.as_ref().map(|truth| Selection::compare(&selected, truth)),
         selected: selected.iter().map(|&v| data.names[v].clone()).collect(),
-        inclusion: data.names.iter().cloned().zip(inclusion).collect(),
+        survival: data.names.iter().cloned().zip(survival).collect(),
         size: size(network, &last.members, results)?,
-        behaviour: behaviour(results, disagreement(&predictive, scale), data.train.rows()),
+        behaviour: Behaviour { temperature, ..seen },
         convergence: convergence(&all, &of_all, data, &rule),
         blown_up,
     })
@@ -371,7 +382,7 @@ fn disagreement(predictive: &Predictive, scale: (f64, f64)) -> Option<f64> {
     }
 }
 
-/// What chains on `n` training rows did.
+/// What chains on `n` training rows did, as their records tell it.
 pub(crate) fn behaviour(results: &[ChainResult], disagreement: Option<f64>, n: usize) -> Behaviour {
     let n = n as f64;
     let last: Vec<_> = results.iter().filter_map(|r| r.records.last()).collect();
@@ -391,6 +402,7 @@ pub(crate) fn behaviour(results: &[ChainResult], disagreement: Option<f64>, n: u
     Behaviour {
         effective_temperature_times_n: mean(|r| r.effective_temperature).map(|t| t * n),
         temperature_times_n: last.iter().map(|r| r.temperature).sum::<f64>() / count * n,
+        temperature: None,
         tau_mean: mean(|r| r.tau_mean),
         tau_sd: mean(|r| r.tau_sd),
         disagreement,

@@ -17,6 +17,11 @@ use thinfer::prune::{Grouping, HardThreshold, SoftThreshold, group_network};
 use thinfer_engine::noise::{Key, Stream};
 use thinfer_engine::{Arena, elementary};
 
+#[path = "posterior/mini_batches.rs"]
+mod mini_batches;
+#[path = "posterior/moving_steps.rs"]
+mod moving_steps;
+
 /// A Gaussian target in a few dimensions.
 #[derive(Clone)]
 struct Target {

@@ -123,12 +123,12 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<()> {
 fn to_text(result: &Selected) -> String {
     let mut text = format!("{}\n", result.summary);
     if !result.effects.is_empty() {
-        let head = ["variable", "inclusion", "effect", "of the error", "z"];
+        let head = ["variable", "frequency", "effect", "of the error", "z"];
         let mut rows = vec![head.map(str::to_owned).to_vec()];
         rows.extend(result.effects.iter().map(|e| {
             vec![
                 e.name.clone(),
-                percent(e.inclusion),
+                percent(e.frequency),
                 number(e.effect),
                 percent(e.relative_effect),
                 format!("{:.1}", e.z),
@@ -137,7 +137,7 @@ fn to_text(result: &Selected) -> String {
         let unit = if result.task == Task::Regression { "squared error" } else { "log loss" };
         text.push_str(&format!("\n{}", align(&rows)));
         text.push_str(&format!(
-            "effect: how much the held-out {unit} grows when the variable is shuffled; of the error: as a share\nof the {unit} of a constant prediction\n"
+            "frequency: share of chains and samples whose network reads the variable and predicts unseen rows worse\nwithout it, no probability; effect: how much the held-out {unit} grows when the variable is shuffled; of the error: as a share\nof the {unit} of a constant prediction\n"
         ));
     }
     text.push_str(&format!("\nheld-out rows: {}\n", result.heldout.rows));

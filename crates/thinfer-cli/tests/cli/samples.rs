@@ -18,7 +18,10 @@ fn the_first_half_of_a_tables_cycles_is_burn_in_and_a_cycle_gives_one_sample() {
     let workspace = Workspace::new();
     let train = ["train", "tiny.toml", "--json", "--set", "schedule.step_size.cycles=4"];
     let found = json(&workspace.succeeds(&[&train[..], &UNPRUNED].concat()).stdout);
-    assert_eq!((&found["posterior"]["members"], &found["all_samples"]["members"]), (&2.into(), &12.into()));
+    assert_eq!(
+        (&found["posterior"]["members"], &found["all_samples"]["members"]),
+        (&2.into(), &12.into())
+    );
     let trace = &found["convergence"]["traces"][0];
     let kept: Vec<u64> = (0..12)
         .filter(|at| trace["kept"][at] == true)

@@ -65,7 +65,7 @@ fn json_is_one_object_and_quiet_is_quiet() {
     assert_eq!(result["task"], "regression");
     assert_eq!(result["files"]["report"], "runs/tiny/report.html");
     assert!(result["posterior"]["mse"].is_f64() && result["seconds"].is_f64());
-    assert_eq!(result["inclusion"].as_object().unwrap().len(), 8);
+    assert_eq!(result["survival"].as_object().unwrap().len(), 8);
 }
 
 #[test]

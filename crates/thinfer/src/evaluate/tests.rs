@@ -72,10 +72,10 @@ impl Small {
     }
 }
 
-/// Inclusion is counted over all samples of all chains, selection over the last of each chain, and the
+/// Survival is counted over all samples of all chains, selection over the last of each chain, and the
 /// prediction is of as many samples of each chain that share its last mask.
 #[test]
-fn inclusion_counts_samples_and_selection_chains() {
+fn survival_counts_samples_and_selection_chains() {
     let small = Small::new();
     let found = small
         .evaluate(&[
@@ -83,7 +83,7 @@ fn inclusion_counts_samples_and_selection_chains() {
             small.chain(1, 0.1, &[&[0, 2], &[0, 2]]),
         ])
         .unwrap();
-    let shares: Vec<f64> = small.data.names.iter().map(|name| found.inclusion[name]).collect();
+    let shares: Vec<f64> = small.data.names.iter().map(|name| found.survival[name]).collect();
     assert_eq!(shares, [1.0, 0.5, 0.75, 0.25, 0.25]);
     assert_eq!(found.selected, small.data.names[..1]);
     let selection = found.selection.unwrap();

@@ -6,7 +6,7 @@ use super::pick::{Pick, pick};
 use crate::data::images::Broken;
 use crate::data::{Images, View};
 use crate::error::Result;
-use crate::evaluate::check_chains;
+use crate::evaluate::{check_chains, temperature};
 use crate::report::images::{ImageReport, Origin, Sample, html};
 use crate::run::ImageRun;
 use crate::shrink::Saving;
@@ -53,6 +53,7 @@ pub fn judge(run: &ImageRun, foreign: &[(String, Images)], on: Option<&OnCuda>) 
         blown_up: &blown_up,
         foreign: &foreign,
     })?;
+    evaluation.behaviour.temperature = temperature(config, network, data.into(), &run.results)?;
     // What training met stands in the run's own account; the test images were decoded just now.
     evaluation.unreadable =
         Broken { train: run.info.unreadable.train.clone(), test: data.unreadable.test.clone() };

@@ -253,6 +253,28 @@ mod tests {
         }
     }
 
+    /// u follows the step size where there is noise; SGD's momentum does not.
+    #[test]
+    fn the_velocity_follows_the_step_size_in_epochs_with_noise_alone() {
+        let rates = Rates {
+            step_size: 0.125,
+            step_size_before: 0.5,
+            temperature: 0.5,
+            eta: 0.0,
+            decay_factor: 1.0,
+        };
+        let memory = |method: &CsgmcmcMethod, epoch: usize| {
+            method.coeffs(Tick { step: 9, epoch, rates }).momentum
+        };
+        let follows = method(0.75);
+        assert_eq!(
+            [44, 45, 49, 50].map(|epoch| memory(&follows, epoch)),
+            [0.75, 0.375, 0.375, 0.75]
+        );
+        let config = Csgmcmc { follow: false, ..follows.config.clone() };
+        assert_eq!(memory(&CsgmcmcMethod { config, ..follows }, 49), 0.75);
+    }
+
     #[test]
     fn langevin_keeps_no_velocity() {
         assert_eq!((method(0.0).state_buffers(), method(0.1).state_buffers()), (0, 1));

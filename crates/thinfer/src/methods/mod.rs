@@ -53,9 +53,12 @@ const SMALLEST_FOLLOWED: f64 = 1e-24;
 /// samples that are taken at small ones, over a memory of 1/(1−β₁) steps. It is 1 where the step size
 /// stays, to the bit, and a function of the step alone, so that a resumed run needs nothing more.
 pub fn follow(rates: &Rates) -> f64 {
-    let [now, before] =
-        [rates.step_size, rates.step_size_before].map(|size| size.max(SMALLEST_FOLLOWED));
-    (now / before).sqrt()
+    follow_sizes(rates.step_size, rates.step_size_before)
+}
+
+/// The same from the two step sizes.
+pub(crate) fn follow_sizes(now: f64, before: f64) -> f64 {
+    (now.max(SMALLEST_FOLLOWED) / before.max(SMALLEST_FOLLOWED)).sqrt()
 }
 
 /// One step of one chain.

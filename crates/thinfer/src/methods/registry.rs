@@ -111,7 +111,13 @@ pub const METHODS: &[Entry] = &[
         kind: MethodKind::Csghmc,
         about: "cSGHMC: the same with momentum",
         page: "docs/csgmcmc.md",
-        own: &["method.beta1", "method.sampling_epochs", "method.clip", "schedule.temperature"],
+        own: &[
+            "method.beta1",
+            "method.noise",
+            "method.sampling_epochs",
+            "method.clip",
+            "schedule.temperature",
+        ],
     },
     Entry {
         kind: MethodKind::DpfLin,

@@ -7,7 +7,7 @@ use super::page::{
 };
 use crate::config::Config;
 use crate::data::Task;
-use crate::evaluate::{Behaviour, Convergence, Evaluation, LEVEL, Quality};
+use crate::evaluate::{Behaviour, Convergence, Evaluation, LEVEL, MOST_CLIPPED, Quality};
 use crate::run::Run;
 use crate::train::ChainResult;
 
@@ -16,7 +16,7 @@ const COPIES: f64 = 0.01;
 /// Temperatures further apart than this factor are different.
 const FAR: f64 = 1.5;
 /// More clipped steps than this share change what the chain samples from.
-const CLIPPED: f64 = 0.01;
+const CLIPPED: f64 = MOST_CLIPPED;
 /// Coverage further than this from its level is wrong.
 const MISCOVERED: f64 = 0.05;
 
@@ -25,18 +25,13 @@ pub(super) fn section_of(run: &Run, evaluation: &Evaluation, warnings: &[String]
     let seen = &evaluation.behaviour;
     let steps = steps_done(&run.results, &run.info.config, run.data.train_rows);
     let mut html = warned(warnings);
-    let asked = seen.effective_temperature_times_n.map(|_| seen.temperature_times_n);
     let spread = target_spread(run);
     let unit = match evaluation.task {
         Task::Regression => "in units of the target",
         Task::Classification => "of class probabilities",
     };
-    let rows = [
-        ["Temperature asked for, times N".to_owned(), number_or_nothing(asked)],
-        [
-            "Temperature of the injected noise at the end, times N".to_owned(),
-            number_or_nothing(seen.effective_temperature_times_n),
-        ],
+    let mut rows = temperatures(seen);
+    rows.extend([
         ["Mean of \u{3c4} over weights at the end".to_owned(), number_or_nothing(seen.tau_mean)],
         ["Standard deviation of \u{3c4} over weights".to_owned(), number_or_nothing(seen.tau_sd)],
         [format!("Disagreement between samples, {unit}"), number_or_nothing(seen.disagreement)],
@@ -47,9 +42,36 @@ pub(super) fn section_of(run: &Run, evaluation: &Evaluation, warnings: &[String]
         ],
         ["Largest loss after the first tenth of the run".to_owned(), number(seen.largest_loss)],
         ["Final loss".to_owned(), number(seen.final_loss)],
-    ];
-    html.push_str(&table(&[], &rows.map(Vec::from)));
+    ]);
+    html.push_str(&table(&[], &rows.into_iter().map(Vec::from).collect::<Vec<_>>()));
     section("behaviour", "What the chains did", &html)
+}
+
+/// The lines about the temperature, which all kinds of data share.
+pub(super) fn temperatures(seen: &Behaviour) -> Vec<[String; 2]> {
+    let injected = seen.effective_temperature_times_n;
+    let found = seen.temperature.as_ref();
+    let share =
+        found.map_or_else(|| number_or_nothing(None), |t| percent(t.clipped_sampling_share));
+    let total = match found {
+        Some(t) if !t.valid => "not valid, too many steps were clipped".to_owned(),
+        found => number_or_nothing(found.map(|t| t.total)),
+    };
+    [
+        (
+            "Temperature asked for, times N",
+            number_or_nothing(injected.map(|_| seen.temperature_times_n)),
+        ),
+        ("Temperature of the injected noise at the end, times N", number_or_nothing(injected)),
+        (
+            "Temperature that mini-batches add, about, times N",
+            number_or_nothing(found.map(|t| t.minibatch)),
+        ),
+        ("Temperature of the samples, about, times N", total),
+        ("Clipped share of the sampling steps", share),
+    ]
+    .map(|(name, value)| [name.to_owned(), value])
+    .to_vec()
 }
 
 /// Warnings as a list, or that there are none.
@@ -159,6 +181,23 @@ pub(super) fn of_chains(seen: &Behaviour, steps: u64, classes: usize) -> Vec<Str
             ));
         }
     }
+    if let Some(temperature) = &seen.temperature {
+        if !temperature.valid {
+            found.push(format!(
+                "{} of the sampling steps were clipped, so the temperature of the samples is not \
+                 known; lower `schedule.step_size` or raise `method.clip`.",
+                percent(temperature.clipped_sampling_share)
+            ));
+        } else if temperature.total > FAR * temperature.injected.max(temperature.asked_for) {
+            found.push(format!(
+                "mini-batches add about {} / N to the temperature, beside the {} / N asked for, so the \
+                 samples are spread too widely; larger batches (`train.batch`), smaller steps or a \
+                 smaller `method.beta1` lower it.",
+                number(temperature.minibatch),
+                number(temperature.asked_for)
+            ));
+        }
+    }
     let steps = steps as f64;
     if steps > 0.0 && seen.clipped_steps as f64 > CLIPPED * steps {
         found.push(format!(
@@ -263,6 +302,7 @@ mod tests {
             let seen = Behaviour {
                 effective_temperature_times_n: None,
                 temperature_times_n: 1.0,
+                temperature: None,
                 tau_mean: None,
                 tau_sd: None,
                 disagreement: None,

@@ -95,7 +95,8 @@ impl History<'_> {
                 Key::new("line", Ink::Series(0), "of the injected noise, mean over weights"),
             ];
             let about = "1 is the posterior; below it the chain is colder than the posterior, \
-                          near 0 it only optimises.";
+                          near 0 it only optimises. Noise of mini-batches comes on top, and clipped \
+                          steps have no temperature.";
             all.push(figure("Temperature times N", &plot, &keys, about)?);
         }
         let tau = self.chains.courses(|r| r.tau_mean);

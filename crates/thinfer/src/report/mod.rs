@@ -52,6 +52,7 @@ mod tests {
 
     use super::*;
     use crate::config::Config;
+    use crate::evaluate::Temperature;
     use crate::run::{Control, Mode, train};
     use crate::train::{Device, Silent};
 
@@ -199,7 +200,7 @@ mod tests {
         let (run, mut evaluation) = small_run(&folder.path().join("run"), &more);
         assert_eq!(run.data.classes, 3);
         // Not all equal, so that there are bars with names.
-        evaluation.inclusion.insert("#010001".into(), 0.5);
+        evaluation.survival.insert("#010001".into(), 0.5);
         let text = report(&run, &evaluation);
         for raw in ["<b>age", "<i>kind", "<u>", "a&\"b"] {
             assert!(!text.contains(raw), "`{raw}` is not escaped");
@@ -216,6 +217,15 @@ mod tests {
         let seen = &mut evaluation.behaviour;
         seen.disagreement = Some(1e-6);
         seen.effective_temperature_times_n = Some(0.01);
+        let warm = Temperature {
+            asked_for: 1.0,
+            injected: 0.01,
+            minibatch: 12.5,
+            total: 12.51,
+            clipped_sampling_share: 0.0,
+            valid: true,
+        };
+        seen.temperature = Some(warm);
         seen.clipped_steps = 40;
         seen.final_loss = 1.0;
         seen.largest_loss = 5.5;
@@ -232,12 +242,20 @@ mod tests {
             "nearly copies",
             "the 90\u{a0}% intervals hold 60.0\u{a0}%",
             "lower than the",
+            "mini-batches add about 12.5",
             "50.0\u{a0}% of all steps were clipped",
             "blew up",
-            "8 warnings",
+            "9 warnings",
         ] {
             assert!(text.contains(part), "`{part}` is missing");
         }
+        let clipped = Temperature { clipped_sampling_share: 0.25, valid: false, ..warm };
+        evaluation.behaviour.temperature = Some(clipped);
+        let text = report(&run, &evaluation);
+        assert!(
+            text.contains("25.0\u{a0}% of the sampling steps were clipped, so the temperature")
+        );
+        assert!(text.contains("not valid, too many steps were clipped"));
         seen_nothing(&mut evaluation);
         evaluation.posterior.members = 1;
         assert!(report(&run, &evaluation).contains("a single sample"));
@@ -246,6 +264,7 @@ mod tests {
     fn seen_nothing(evaluation: &mut Evaluation) {
         let seen = &mut evaluation.behaviour;
         (seen.disagreement, seen.effective_temperature_times_n) = (None, None);
+        seen.temperature = None;
         (seen.clipped_steps, seen.final_loss, seen.largest_loss) = (0, f64::NAN, f64::NAN);
         evaluation.posterior.mse = Some(f64::NAN);
         (evaluation.posterior.coverage90, evaluation.baseline.mse) = (None, None);
@@ -265,11 +284,11 @@ mod tests {
         (record.loss, record.largest_loss) = (0.0, f64::INFINITY);
         seen_nothing(&mut evaluation);
         evaluation.selected.clear();
-        evaluation.inclusion.values_mut().for_each(|v| *v = 0.0);
+        evaluation.survival.values_mut().for_each(|v| *v = 0.0);
         let text = report(&run, &evaluation);
         assert!(text.contains("None of the 8 variables was selected"));
-        assert!(text.contains("Variables that matter and have inclusion 0: x1"));
-        assert!(text.contains("8 of 8 variables have inclusion 0"));
+        assert!(text.contains("Variables that matter and survived in no sample: x1"));
+        assert!(text.contains("8 of 8 variables survived in no sample"));
 
         for snapshot in &mut run.results[0].snapshots {
             snapshot.weights.iter_mut().for_each(|w| *w = f32::NAN);

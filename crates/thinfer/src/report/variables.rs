@@ -18,7 +18,7 @@ const BAR_HEIGHT: u32 = 22;
 /// A variable.
 struct Variable<'a> {
     name: &'a str,
-    inclusion: f64,
+    survival: f64,
     matters: bool,
 }
 
@@ -33,59 +33,56 @@ pub(super) fn section_of(run: &Run, evaluation: &Evaluation) -> Result<String> {
         .map(|(at, name)| Variable {
             name,
             // Sums of 1/n: off by rounding, and that must not decide the order.
-            inclusion: (evaluation.inclusion.get(name).copied().unwrap_or_default() * 1e9).round()
+            survival: (evaluation.survival.get(name).copied().unwrap_or_default() * 1e9).round()
                 / 1e9,
             matters: truth.is_some_and(|t| t.contains(&at)),
         })
         .collect();
-    all.sort_by(|a, b| b.inclusion.total_cmp(&a.inclusion));
+    all.sort_by(|a, b| b.survival.total_cmp(&a.survival));
 
-    let never = all.iter().filter(|v| v.inclusion == 0.0).count();
-    let always = all.iter().filter(|v| v.inclusion == 1.0).count();
+    let never = all.iter().filter(|v| v.survival == 0.0).count();
+    let always = all.iter().filter(|v| v.survival == 1.0).count();
     let bars: Vec<&Variable<'_>> =
-        all.iter().filter(|v| v.inclusion > 0.0).take(MOST_BARS).collect();
+        all.iter().filter(|v| v.survival > 0.0).take(MOST_BARS).collect();
     let mut html = paragraph(
-        "Inclusion is the share of all samples, over all chains, whose network reads the variable.",
+        "Survival is the share of all samples, over all chains, whose network reads the variable. It is \
+         no probability: where pruned variables cannot come back it falls with the length of the run.",
     );
     let lost: Vec<String> =
-        all.iter().filter(|v| v.matters && v.inclusion == 0.0).map(|v| v.name.to_owned()).collect();
+        all.iter().filter(|v| v.matters && v.survival == 0.0).map(|v| v.name.to_owned()).collect();
     if bars.is_empty() {
         html.push_str(&paragraph("No sample reads any variable: every input was pruned."));
     } else if always == all.len() && always > 1 {
         let all = plural(always, "variable");
-        html.push_str(&paragraph(&format!("Every sample reads all {all}: inclusion is 1.")));
+        html.push_str(&paragraph(&format!("Every sample reads all {all}: survival is 1.")));
     } else {
         html.push_str(&figures(&[bar_plot(&bars, truth.is_some())?]));
         let hidden = all.len() - never - bars.len();
         if hidden > 0 {
             html.push_str(&paragraph(&format!(
-                "Not shown: {} with a smaller or equal inclusion above 0.",
+                "Not shown: {} with a smaller or equal survival above 0.",
                 plural(hidden, "more variable")
             )));
         }
     }
     html.push_str(&paragraph(&match never {
-        0 => "No variable has inclusion 0.".to_owned(),
-        1 => format!("1 of {} has inclusion 0: no sample reads it.", plural(all.len(), "variable")),
-        n => format!(
-            "{} of {} have inclusion 0: no sample reads them.",
-            count(n),
-            plural(all.len(), "variable")
-        ),
+        0 => "Every variable survived in some sample.".to_owned(),
+        1 => format!("1 of {} survived in no sample.", plural(all.len(), "variable")),
+        n => format!("{} of {} survived in no sample.", count(n), plural(all.len(), "variable")),
     }));
     if !lost.is_empty() {
         html.push_str(&paragraph(&format!(
-            "Variables that matter and have inclusion 0: {}.",
+            "Variables that matter and survived in no sample: {}.",
             listed(&lost, MOST_NAMES)
         )));
     }
-    Ok(section("variables", "Inclusion of variables", &html))
+    Ok(section("variables", "Survival of variables", &html))
 }
 
 fn bar_plot(bars: &[&Variable<'_>], truth_known: bool) -> Result<String> {
     let names: Vec<String> = bars.iter().map(|v| shortened(v.name)).collect();
     let mut plot = Plot::new(
-        "Inclusion of the variables that are read most often",
+        "Survival of the variables that are read most often",
         Axis::between(0.0, 1.0),
         "share of samples",
         Axis::names(&names),
@@ -97,11 +94,11 @@ fn bar_plot(bars: &[&Variable<'_>], truth_known: bool) -> Result<String> {
     for (at, variable) in bars.iter().enumerate() {
         let y = -(at as f64);
         let ink = Ink::Series(u8::from(truth_known && !variable.matters));
-        let to = (variable.inclusion, y + 0.34);
+        let to = (variable.survival, y + 0.34);
         plot.marks.push(Mark::Bar { from: (0.0, y - 0.34), to, ink, opacity: 1.0 });
-        let share = percent(variable.inclusion);
+        let share = percent(variable.survival);
         let text = if variable.matters { format!("{share} matters") } else { share };
-        plot.marks.push(Mark::Text { at: (variable.inclusion, y), text, centred: false });
+        plot.marks.push(Mark::Text { at: (variable.survival, y), text, centred: false });
     }
     let keys = if truth_known {
         vec![
@@ -155,8 +152,8 @@ mod tests {
 
     #[test]
     fn bars_name_what_matters_without_colour() {
-        let yes = Variable { name: "<b>age</b>", inclusion: 1.0, matters: true };
-        let no = Variable { name: "noise", inclusion: 0.25, matters: false };
+        let yes = Variable { name: "<b>age</b>", survival: 1.0, matters: true };
+        let no = Variable { name: "noise", survival: 0.25, matters: false };
         let html = bar_plot(&[&yes, &no], true).unwrap();
         assert!(html.contains("100.0\u{a0}% matters") && html.contains("25.0\u{a0}%\n"), "{html}");
         assert!(html.contains("&lt;b&gt;age&lt;/b&gt;") && !html.contains("<b>age"), "{html}");

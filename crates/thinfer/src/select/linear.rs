@@ -81,7 +81,7 @@ impl Linear {
                 "the linear model on all variables predicts the held-out rows better than a constant, so there is something in the table that no single variable shows clearly enough; add rows, or see what `--compare {other}` selects"
             ),
             Some(_) => format!(
-                "the linear model on all variables predicts the held-out rows clearly better, so variables that matter a little are probably missing from the selection; add rows, look at variables with an inclusion above 0 in the output of `--json`, or see what `--compare {other}` selects"
+                "the linear model on all variables predicts the held-out rows clearly better, so variables that matter a little are probably missing from the selection; add rows, look at variables with a frequency above 0 in the output of `--json`, or see what `--compare {other}` selects"
             ),
         })
     }

@@ -5,8 +5,8 @@
 //!    fold. They run twice, with hidden units and without, and those count that predict the folds
 //!    better.
 //! 3. Each chain is asked, on the fold it did not see, how much worse it gets when a variable's
-//!    values are shuffled. A variable's inclusion is the share of chains and samples whose network
-//!    still reads it and has a use for it there. It is selected when its inclusion is above one
+//!    values are shuffled. A variable's frequency is the share of chains and samples whose network
+//!    still reads it and has a use for it there. It is selected when its frequency is above one
 //!    half and, all folds together, shuffling it hurts by more than chance allows for as many
 //!    variables as the table has.
 //! 4. A Bayesian network on the selected variables alone is sampled on all rows but the test part;
@@ -69,8 +69,9 @@ impl Default for Options {
 pub struct Effect {
     /// Its name.
     pub name: String,
-    /// The share of chains and samples that include it.
-    pub inclusion: f64,
+    /// The share of chains and samples whose network reads it and has a use for it: a frequency, no
+    /// probability.
+    pub frequency: f64,
     /// How much the error on the test part grows when the variable is shuffled: mean squared error
     /// in the target's units, or mean log loss.
     pub effect: f64,
@@ -117,9 +118,9 @@ pub struct Selected {
     pub selected: Vec<String>,
     /// The selected variables, strongest effect first.
     pub effects: Vec<Effect>,
-    /// Every variable's inclusion.
-    pub inclusion: BTreeMap<String, f64>,
-    /// What other thresholds on the inclusion would select.
+    /// Every variable's frequency.
+    pub frequency: BTreeMap<String, f64>,
+    /// What other thresholds on the frequency would select.
     pub path: Vec<PathStep>,
     /// Other selectors on the same rows.
     pub others: Vec<Other>,
@@ -215,7 +216,7 @@ pub fn select(
         target: target.to_owned(),
         task: data.task,
         selected: names(&chosen),
-        inclusion: data.names.iter().cloned().zip(screen.inclusion.iter().copied()).collect(),
+        frequency: data.names.iter().cloned().zip(screen.frequency.iter().copied()).collect(),
         summary: summary(&data, &chosen),
         form: screen.form,
         advice,
@@ -295,7 +296,7 @@ fn refit(
         .enumerate()
         .map(|(at, &variable)| Effect {
             name: data.names[variable].clone(),
-            inclusion: screen.inclusion[variable],
+            frequency: screen.frequency[variable],
             effect: evidence.mean_increase(at) * unit,
             relative_effect: evidence.mean_increase(at) / evidence.baseline_loss().max(1e-300),
             z: screen.z[variable],

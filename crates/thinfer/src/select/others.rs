@@ -27,11 +27,11 @@ pub struct Other {
     pub seconds: f64,
 }
 
-/// What a threshold on the inclusion selects, all else as it is.
+/// What a threshold on the frequency selects, all else as it is.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PathStep {
-    /// Variables are in where their inclusion is at least this.
-    pub inclusion: f64,
+    /// Variables are in where their frequency is at least this.
+    pub frequency: f64,
     /// The variables, in the order of the table.
     pub selected: Vec<String>,
 }
@@ -68,16 +68,16 @@ pub(super) fn fit(
 /// From every variable that any chain included and that passes the test on unseen rows, to those
 /// that all chains and samples include.
 pub(super) fn path(screen: &Screen, names: &[String]) -> Vec<PathStep> {
-    let passes = |v: &usize| screen.inclusion[*v] > 0.0 && screen.z[*v] > screen.critical;
+    let passes = |v: &usize| screen.frequency[*v] > 0.0 && screen.z[*v] > screen.critical;
     let able: Vec<usize> = (0..names.len()).filter(passes).collect();
-    let mut shares: Vec<f64> = able.iter().map(|&v| screen.inclusion[v]).collect();
+    let mut shares: Vec<f64> = able.iter().map(|&v| screen.frequency[v]).collect();
     shares.sort_by(f64::total_cmp);
     shares.dedup();
     shares
         .into_iter()
-        .map(|inclusion| {
-            let kept = able.iter().filter(|&&v| screen.inclusion[v] >= inclusion);
-            PathStep { inclusion, selected: kept.map(|&v| names[v].clone()).collect() }
+        .map(|frequency| {
+            let kept = able.iter().filter(|&&v| screen.frequency[v] >= frequency);
+            PathStep { frequency, selected: kept.map(|&v| names[v].clone()).collect() }
         })
         .collect()
 }
@@ -91,7 +91,7 @@ mod tests {
     fn the_path_goes_from_any_chain_to_all() {
         let screen = Screen {
             form: Form::Hidden,
-            inclusion: vec![1.0, 0.25, 0.0, 0.5, 1.0],
+            frequency: vec![1.0, 0.25, 0.0, 0.5, 1.0],
             z: vec![9.0, 8.0, 7.0, 1.0, 6.0],
             critical: 3.0,
             found_anything: true,
@@ -99,7 +99,7 @@ mod tests {
         let names: Vec<String> = ["a", "b", "c", "d", "e"].map(str::to_owned).to_vec();
         let steps = path(&screen, &names);
         assert_eq!(steps.len(), 2);
-        assert_eq!((steps[0].inclusion, steps[0].selected.join("")), (0.25, "abe".to_owned()));
-        assert_eq!((steps[1].inclusion, steps[1].selected.join("")), (1.0, "ae".to_owned()));
+        assert_eq!((steps[0].frequency, steps[0].selected.join("")), (0.25, "abe".to_owned()));
+        assert_eq!((steps[1].frequency, steps[1].selected.join("")), (1.0, "ae".to_owned()));
     }
 }

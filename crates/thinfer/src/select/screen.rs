@@ -20,7 +20,7 @@ use crate::train::{Observer, Record, Setting, run_chains};
 /// What the screening chains say about every variable.
 pub(super) struct Screen {
     pub(super) form: Form,
-    pub(super) inclusion: Vec<f64>,
+    pub(super) frequency: Vec<f64>,
     pub(super) z: Vec<f64>,
     pub(super) critical: f64,
     pub(super) found_anything: bool,
@@ -31,16 +31,16 @@ impl Screen {
         if !self.found_anything {
             return Vec::new();
         }
-        let strong = |v: &usize| self.inclusion[*v] > 0.5 && self.z[*v] > self.critical;
-        (0..self.inclusion.len()).filter(strong).collect()
+        let strong = |v: &usize| self.frequency[*v] > 0.5 && self.z[*v] > self.critical;
+        (0..self.frequency.len()).filter(strong).collect()
     }
 
     /// What the chains of one form say together.
     fn of(form: Form, folds: &[FoldResult], variables: usize) -> (f64, Self) {
-        let mut inclusion = vec![0.0; variables];
+        let mut frequency = vec![0.0; variables];
         let mut evidence = Evidence::new(variables);
         for fold in folds {
-            for (sum, share) in inclusion.iter_mut().zip(&fold.inclusion) {
+            for (sum, share) in frequency.iter_mut().zip(&fold.frequency) {
                 *sum += share / folds.len() as f64;
             }
             evidence.merge(&fold.evidence);
@@ -48,7 +48,7 @@ impl Screen {
         let rows = evidence.rows();
         let screen = Self {
             form,
-            inclusion,
+            frequency,
             z: (0..variables).map(|v| evidence.variable_z(v)).collect(),
             critical: critical_value(variables, rows),
             found_anything: evidence.model_z() > critical_value(1, rows),
@@ -60,7 +60,7 @@ impl Screen {
 /// What one chain says, asked on its own fold.
 struct FoldResult {
     /// Share of its samples that include each variable.
-    inclusion: Vec<f64>,
+    frequency: Vec<f64>,
     evidence: Evidence,
 }
 
@@ -169,24 +169,24 @@ fn screen_fold(
     let network = spec.network.clone();
     let result = run_chains(vec![spec], &part.train, setting)?.swap_remove(0);
     let settled = settings::settled(&result.snapshots);
-    let mut inclusion = vec![0.0; data.names.len()];
+    let mut frequency = vec![0.0; data.names.len()];
     for snapshot in settled {
         for variable in live_variables(&network, snapshot, &data.groups) {
-            inclusion[variable] += 1.0 / settled.len() as f64;
+            frequency[variable] += 1.0 / settled.len() as f64;
         }
     }
     let posterior = Posterior { network, members: settled.to_vec() };
     let fold = known.take_rows(fold);
-    let live: Vec<usize> = (0..inclusion.len()).filter(|&v| inclusion[v] > 0.0).collect();
+    let live: Vec<usize> = (0..frequency.len()).filter(|&v| frequency[v] > 0.0).collect();
     let evidence = shuffle_losses(&posterior, &part, &fold, &live, options.seed, chain as u32)?;
-    // A network can keep a variable that is of no use to it; that is not an inclusion. Whether the
+    // A network can keep a variable that is of no use to it; that is no use. Whether the
     // use is more than chance is asked of all folds together, since one fold may be small.
     for variable in live {
         if evidence.variable_z(variable) <= 0.0 {
-            inclusion[variable] = 0.0;
+            frequency[variable] = 0.0;
         }
     }
-    Ok(FoldResult { inclusion, evidence })
+    Ok(FoldResult { frequency, evidence })
 }
 
 /// The bundle without its rows.

@@ -205,7 +205,8 @@ const KEY: Key = Key { seed: 0x1234_5678_9abc_def0, chain: 3, stream: Stream::Sa
 
 const COEFFS: sghmc::Coeffs = sghmc::Coeffs {
     beta1: 0.1,
-    memory: 0.1,
+    // The step size before was 2.25 times as large.
+    memory: 0.1 / 1.5,
     beta2: 1.0,
     dt: 0.3,
     k: 0.05,

@@ -93,3 +93,51 @@ fn the_limit_looks_at_live_weights_alone() {
     let want = [-0.25 * 0.3, 0.25 * 0.4, -25.0, 0.0];
     assert!(got.iter().zip(want).all(|(a, b)| (a - b).abs() < 1e-5), "{got:?}");
 }
+
+/// v follows the step size with the exact noise. The first step has none before it, and a step of exactly 0
+/// neither stops v for good nor lets it explode: v/Δt is the same after a restart.
+#[test]
+fn the_velocity_follows_the_step_size() {
+    use crate::methods::Rates;
+    use crate::schedule::{Clock, Schedule};
+    use crate::train::Schedules;
+    let config = Sghmc {
+        beta1: 0.5,
+        beta2: 1.0,
+        weight_decay: 0.0,
+        train_rows: 10,
+        noise: NoiseRule::Exact,
+        rho: RhoRule::Exact,
+        initial_momentum: 0.0,
+        clip: None,
+    };
+    let memory = |config: Sghmc, before: f64, now: f64| {
+        let rates = Rates {
+            step_size: now,
+            step_size_before: before,
+            temperature: 0.1,
+            eta: 0.0,
+            decay_factor: 1.0,
+        };
+        f64::from(config.coeffs(Tick { step: 3, epoch: 0, rates }, 0.0, false).memory)
+    };
+    assert_eq!(memory(config, 0.16, 0.04), 0.25);
+    assert_eq!(memory(config, 0.3, 0.3), 0.5);
+    assert_eq!(memory(Sghmc { noise: NoiseRule::Paper, ..config }, 0.16, 0.04), 0.5);
+    let there_and_back = memory(config, 0.25, 0.0) * memory(config, 0.0, 0.25);
+    assert!((there_and_back - 0.25).abs() < 1e-6, "{there_and_back}");
+
+    let constant = Schedule::constant(1.0);
+    let schedules = Schedules {
+        step_size: Schedule { warm_up_epochs: 3.0, ..Schedule::cyclical(0.2, 2) },
+        temperature: constant.clone(),
+        eta: constant.clone(),
+        weight_decay: constant,
+    };
+    let clock = Clock { steps_per_epoch: 5, epochs: 9 };
+    assert_eq!(follow(&schedules.at(0, clock)), 1.0);
+    for step in 1..clock.total_steps() {
+        let ratio = schedules.at(step, clock).step_size / schedules.at(step - 1, clock).step_size;
+        assert_eq!(follow(&schedules.at(step, clock)), ratio.sqrt(), "step {step}");
+    }
+}

@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 
 use thinfer_engine::Shape;
 
-use super::behaviour::{of_chains, of_samples, unfinished, warned};
+use super::behaviour::{of_chains, of_samples, temperatures, unfinished, warned};
 use super::chains::steps_done;
 use super::convergence;
 use super::origin::repeat;
@@ -136,14 +136,8 @@ fn warnings(report: &ImageReport<'_>) -> Vec<String> {
 fn behaviour(report: &ImageReport<'_>, warnings: &[String]) -> String {
     let (seen, scores) = (&report.evaluation.behaviour, &report.evaluation.posterior);
     let steps = steps_done(report.results, report.config, report.evaluation.images.0);
-    let asked = seen.effective_temperature_times_n.map(|_| seen.temperature_times_n);
-    let effective = seen.effective_temperature_times_n;
-    let rows = [
-        ["Temperature asked for, times N".to_owned(), number_or_nothing(asked)],
-        [
-            "Temperature of the injected noise at the end, times N".to_owned(),
-            number_or_nothing(effective),
-        ],
+    let mut rows = temperatures(seen);
+    rows.extend([
         ["Mean of \u{3c4} over weights at the end".to_owned(), number_or_nothing(seen.tau_mean)],
         ["Standard deviation of \u{3c4} over weights".to_owned(), number_or_nothing(seen.tau_sd)],
         [
@@ -161,11 +155,11 @@ fn behaviour(report: &ImageReport<'_>, warnings: &[String]) -> String {
         ],
         ["Largest loss after the first tenth of the run".to_owned(), number(seen.largest_loss)],
         ["Final loss".to_owned(), number(seen.final_loss)],
-    ];
+    ]);
     section(
         "behaviour",
         "What the chains did",
-        &(warned(warnings) + &table(&[], &rows.map(Vec::from))),
+        &(warned(warnings) + &table(&[], &rows.into_iter().map(Vec::from).collect::<Vec<_>>())),
     )
 }
 

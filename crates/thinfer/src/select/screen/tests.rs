@@ -9,7 +9,7 @@ use crate::train::Silent;
 fn a_variable_is_chosen_above_one_half_and_above_chance() {
     let screen = Screen {
         form: Form::Linear,
-        inclusion: vec![0.45, 0.5, 0.55, 1.0, 1.0],
+        frequency: vec![0.45, 0.5, 0.55, 1.0, 1.0],
         z: vec![9.0, 9.0, 9.0, 2.9, 3.1],
         critical: 3.0,
         found_anything: true,
@@ -20,7 +20,7 @@ fn a_variable_is_chosen_above_one_half_and_above_chance() {
 
 #[test]
 fn chance_is_that_of_as_many_variables_as_there_are() {
-    let fold = || FoldResult { inclusion: vec![1.0; 200], evidence: Evidence::new(200) };
+    let fold = || FoldResult { frequency: vec![1.0; 200], evidence: Evidence::new(200) };
     let (_, screen) = Screen::of(Form::Linear, &[fold(), fold()], 200);
     assert_eq!(screen.critical, critical_value(200, 0));
     assert!(screen.critical > critical_value(1, 0));
@@ -49,6 +49,6 @@ fn evidence_is_that_of_rows_that_the_chain_has_not_seen() {
     let found = screen_fold(&data, &known, form, 0, rows, &options, &setting).unwrap();
     assert_eq!(found.evidence.rows(), fold.len());
     assert!(found.evidence.model_z() < 0.0, "{}", found.evidence.model_z());
-    // What does harm there is no inclusion, though the network reads it.
-    assert_eq!(found.inclusion, [0.0]);
+    // What does harm there is no use, though the network reads it.
+    assert_eq!(found.frequency, [0.0]);
 }
