@@ -1,7 +1,7 @@
 //! One GPU: its context, its streams, the library handles and the compiled kernels.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockWriteGuard};
 
 use cudarc::driver::sys::{
     CUdevice_attribute as Attribute, CUgraphInstantiate_flags, CUresult, CUstreamCaptureMode,
@@ -42,6 +42,16 @@ pub struct Gpu {
     entries: Mutex<BTreeSet<(u64, String)>>,
     /// What was put on the stream last, for the message of a fault.
     pub(super) launched: Mutex<String>,
+}
+
+/// Held for reading while a stream is captured, and for writing by calls that wait for the whole device: these end the
+/// captures of every other run in the process.
+static DEVICE: RwLock<()> = RwLock::new(());
+
+/// No stream is captured until the guard is dropped. For libraries whose handles are opened or closed: cuDNN waits for the
+/// whole device then.
+pub(super) fn no_captures() -> RwLockWriteGuard<'static, ()> {
+    DEVICE.write().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What compilers call Hopper with all its instructions.
@@ -91,8 +101,16 @@ unsafe impl Send for Blas {}
 // SAFETY: as above.
 unsafe impl Sync for Blas {}
 
+impl Blas {
+    fn new() -> Result<Self, EngineError> {
+        let _guard = no_captures();
+        Ok(Self(cublaslt::result::create_handle().named("cublasLtCreate")?))
+    }
+}
+
 impl Drop for Blas {
     fn drop(&mut self) {
+        let _guard = no_captures();
         // SAFETY: created by cuBLASLt and not destroyed before.
         let _ = unsafe { cublaslt::result::destroy_handle(self.0) };
     }
@@ -113,7 +131,7 @@ impl Gpu {
         let dnn = dnn::Handle::new(stream.cu_stream() as cudnn::sys::cudaStream_t)?;
         let side = ctx.new_stream().named("cuStreamCreate")?;
         let dnn_side = dnn::Handle::new(side.cu_stream() as cudnn::sys::cudaStream_t)?;
-        let blas = Blas(cublaslt::result::create_handle().named("cublasLtCreate")?);
+        let blas = Blas::new()?;
         Ok(Arc::new(Self {
             ctx,
             stream,
@@ -134,6 +152,11 @@ impl Gpu {
             entries: Mutex::new(BTreeSet::new()),
             launched: Mutex::new("nothing".to_owned()),
         }))
+    }
+
+    /// Its number.
+    pub(super) fn index(&self) -> usize {
+        self.ctx.ordinal()
     }
 
     /// The device's name.
@@ -231,6 +254,7 @@ impl Gpu {
         &self,
         work: impl FnOnce() -> Result<(), EngineError>,
     ) -> Result<CudaGraph, EngineError> {
+        let _capturing = DEVICE.read().unwrap_or_else(PoisonError::into_inner);
         let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
         self.stream.begin_capture(mode).named("cuStreamBeginCapture")?;
         let done = work();

@@ -10,6 +10,7 @@ use cudarc::cudnn::sys::{
 };
 use cudarc::cudnn::{result, sys::cudnnDataType_t as DataType};
 
+use super::context::no_captures;
 use super::error::Named;
 use crate::error::EngineError;
 
@@ -23,7 +24,7 @@ unsafe impl Send for Raw {}
 
 impl Handle {
     pub(crate) fn new(stream: sys::cudaStream_t) -> Result<Self, EngineError> {
-        let raw = Raw(result::create_handle().named("cudnnCreate")?);
+        let raw = Raw::new()?;
         // SAFETY: both were just made and outlive each other in `Gpu`.
         unsafe { result::set_stream(raw.0, stream) }.named("cudnnSetStream")?;
         Ok(Self(Mutex::new(raw)))
@@ -34,8 +35,16 @@ impl Handle {
     }
 }
 
+impl Raw {
+    fn new() -> Result<Self, EngineError> {
+        let _guard = no_captures();
+        Ok(Self(result::create_handle().named("cudnnCreate")?))
+    }
+}
+
 impl Drop for Raw {
     fn drop(&mut self) {
+        let _guard = no_captures();
         // SAFETY: created by cuDNN and not destroyed before.
         let _ = unsafe { result::destroy_handle(self.0) };
     }

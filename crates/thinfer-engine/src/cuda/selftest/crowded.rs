@@ -1,5 +1,8 @@
-//! Convolutions by kernels of our own while others use the memory: fetches end late and in another order then, and the
-//! bits must stay the same.
+//! Work beside that of others, as several runs of one process have it. Convolutions by kernels of our own while others use
+//! the memory: fetches end late and in another order then, and the bits must stay the same. Captures of graphs while
+//! others open and close the device.
+
+use std::thread::{self, Builder};
 
 use super::own::{Tensors, geometry, written};
 use super::{Check, Extent};
@@ -7,7 +10,7 @@ use crate::cuda::Precision;
 use crate::cuda::context::Gpu;
 use crate::cuda::conv::Problem;
 use crate::cuda::dnn::Direction;
-use crate::cuda::error::Named;
+use crate::cuda::error::{Named, call};
 use crate::cuda::hopper::{Cut, Own};
 use crate::error::EngineError;
 
@@ -61,5 +64,30 @@ pub(super) fn crowded(gpu: &Gpu, extent: Extent) -> Result<Vec<Check>, EngineErr
         }
     }
     gpu.side.synchronize().named("cuStreamSynchronize")?;
+    checks.push(captures(gpu, extent)?);
     Ok(checks)
+}
+
+/// Captures a copy again and again while another thread opens and closes the device: libraries wait for the whole device
+/// then, which must not meet a capture.
+fn captures(gpu: &Gpu, extent: Extent) -> Result<Check, EngineError> {
+    let opened = if extent == Extent::Quick { 2 } else { 10 };
+    let from = gpu.zeros::<u8>(1 << 10)?;
+    let mut to = gpu.zeros::<u8>(1 << 10)?;
+    let index = gpu.index();
+    let lost = thread::scope(|scope| -> Result<usize, EngineError> {
+        let opening = Builder::new()
+            .name("opening".into())
+            .spawn_scoped(scope, move || (0..opened).try_for_each(|_| Gpu::open(index).map(drop)));
+        let opening = opening.map_err(|error| call("a second thread", error))?;
+        let mut lost = 0;
+        while !opening.is_finished() {
+            let copy = || gpu.stream.memcpy_dtod(&from, &mut to).named("cuMemcpyDtoD");
+            lost += usize::from(gpu.capture(copy).is_err());
+        }
+        opening.join().map_err(|_| call("a second thread", "it stopped"))??;
+        Ok(lost)
+    })?;
+    let name = "captures that are lost while the device is opened and closed".to_owned();
+    Ok(Check::new(name, Precision::Bf16, lost as f64, 0.0))
 }
