@@ -225,12 +225,18 @@ pub fn evaluate(
     let chains = last.members.len() as f64;
 
     let mut survival = vec![0.0; data.names.len()];
-    for member in &all.members {
-        let of_chain = all.members.iter().filter(|m| m.chain == member.chain).count() as f64;
-        for variable in live_variables(network, member, &data.groups) {
-            survival[variable] += 1.0 / (chains * of_chain);
+    for chain in all.chains() {
+        let of_chain: Vec<&Snapshot> = all.members.iter().filter(|m| m.chain == chain).collect();
+        let mut counts = vec![0usize; data.names.len()];
+        for member in &of_chain {
+            for variable in live_variables(network, member, &data.groups) {
+                counts[variable] += 1;
+            }
         }
+        let shares = counts.iter().map(|count| *count as f64 / of_chain.len() as f64);
+        survival.iter_mut().zip(shares).for_each(|(sum, share)| *sum += share);
     }
+    survival.iter_mut().for_each(|sum| *sum /= chains.max(1.0));
     let mut votes = vec![0.0; data.names.len()];
     for member in &last.members {
         for variable in live_variables(network, member, &data.groups) {

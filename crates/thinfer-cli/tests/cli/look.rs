@@ -157,7 +157,8 @@ fn a_report_is_rewritten_in_its_run_and_nowhere_else() {
 
 #[test]
 fn an_export_at_full_size_holds_the_samples_bit_by_bit() {
-    let workspace = Workspace::trained();
+    let workspace = Workspace::new();
+    workspace.succeeds(&["train", "tiny.toml", "--quiet", "--set", "posterior.thin=1"]);
     let result = workspace.json(&["export", "runs/tiny", "--dense"]);
     assert_eq!(result["file"], "runs/tiny/posterior.safetensors");
     assert_eq!(result["files"][1], "runs/tiny/posterior.architecture.json");

@@ -70,7 +70,7 @@ fn samples_that_do_not_agree_are_not_called_a_posterior_without_a_word() {
 #[test]
 fn a_chain_that_blew_up_is_left_out_and_the_exit_code_says_so() {
     let workspace = Workspace::new();
-    let too_large = ["method.kind=sgd", "model.noise=learned", "schedule.step_size.value=3.0"];
+    let too_large = ["method.kind=sgd", "model.noise=learned", "schedule.step_size.value=1.0"];
     let mut train = vec!["train", "tiny.toml", "--set", "chains=4"];
     train.extend(too_large.iter().flat_map(|setting| ["--set", setting]));
     let outcome = workspace.run(&train);

@@ -15,6 +15,10 @@ fn trained(config: &str, settings: &[&str]) -> Workspace {
         "prune.freeze_after_cycles=1",
         "--set",
         "train.samples_per_cycle=3",
+        "--set",
+        "posterior.thin=1",
+        "--set",
+        "posterior.burn_in=0.0",
     ]);
     if !config.is_empty() {
         workspace.write("tiny.toml", config);
