@@ -1,56 +1,83 @@
-//! What all targets share: the call of a reader, and what counts as a fault.
+//! What the targets and the replay of their corpus share: the call of a reader, and what counts as a
+//! fault.
 
 mod peak;
 
+use std::cell::Cell;
 use std::panic::{self, AssertUnwindSafe, PanicHookInfo};
 use std::process;
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use thinfer::fuzzing::Format;
+use thinfer::fuzzing::{Format, Outcome};
 
 #[global_allocator]
 static ALLOCATOR: peak::Counting = peak::Counting;
 
-/// The last panic in a dependency.
-static FOREIGN: Mutex<String> = Mutex::new(String::new());
+/// Panics since the last call of a reader, also those that it caught.
+static PANICS: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+fn panics() -> MutexGuard<'static, Vec<String>> {
+    PANICS.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// Whether a panic was raised in a dependency. Readers may catch such panics, and none of ours.
 fn is_foreign(panic: &PanicHookInfo<'_>) -> bool {
     panic.location().is_some_and(|place| place.file().contains("/registry/src/"))
 }
 
-/// Ends the process at any panic in the project itself, also where the reader would catch it.
+/// Ends the process at any panic in the project itself, so that the fuzzer shows where it came from.
 pub fn prepare() {
     panic::set_hook(Box::new(|panic| {
         if is_foreign(panic) {
-            if let Ok(mut last) = FOREIGN.lock() {
-                *last = panic.to_string();
-            }
-            return;
+            return panics().push(panic.to_string());
         }
         eprintln!("{panic}");
         process::abort();
     }));
 }
 
-/// Reads bytes as the format called `name`. Ends the process where a promise is broken: by a panic,
-/// by what the reader itself says, or by the memory it takes.
+thread_local! {
+    static READING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Keeps panics of readers, silently: those of the project are faults.
+pub fn keep_panics() {
+    let default = panic::take_hook();
+    panic::set_hook(Box::new(move |panic| {
+        if !READING.get() {
+            return default(panic);
+        }
+        let whose = if is_foreign(panic) { "" } else { OURS };
+        panics().push(format!("{whose}{panic}"));
+    }));
+}
+
+/// What stands before a panic of the project.
+const OURS: &str = "ours: ";
+
+/// Reads bytes as a format. An error is a promise that was broken: by a panic, by what the reader
+/// itself says, or by the memory it takes.
+pub fn read(format: Format, bytes: &[u8]) -> Result<Outcome, String> {
+    panics().clear();
+    READING.set(true);
+    let call = || panic::catch_unwind(AssertUnwindSafe(|| (format.read)(bytes)));
+    let (called, memory) = peak::of(call);
+    READING.set(false);
+    if let Some(own) = panics().iter().find(|panic| panic.starts_with(OURS)) {
+        return Err(own.clone());
+    }
+    let outcome = called.map_err(|_| format!("nothing caught {}", panics().join(", ")))??;
+    let most = format.most_memory(bytes.len());
+    if memory > most {
+        return Err(format!("{} bytes took {memory} of memory, {most} at most", bytes.len()));
+    }
+    Ok(outcome)
+}
+
+/// Reads bytes as the format called `name`, and panics at a fault.
 pub fn check(name: &str, bytes: &[u8]) {
     let Some(format) = Format::find(name) else { panic!("there is no format `{name}`") };
-    let read = || panic::catch_unwind(AssertUnwindSafe(|| (format.read)(bytes)));
-    let (checked, memory) = peak::of(read);
-    match checked {
-        Ok(Ok(_)) => {}
-        Ok(Err(promise)) => panic!("{name}: {promise}"),
-        Err(_) => {
-            eprintln!("{name}: {}", FOREIGN.lock().map(|last| last.clone()).unwrap_or_default());
-            process::abort();
-        }
+    if let Err(fault) = read(format, bytes) {
+        panic!("{name}: {fault}");
     }
-    let most = format.most_memory(bytes.len());
-    assert!(
-        memory <= most,
-        "{name}: {} bytes took {memory} of memory, {most} at most",
-        bytes.len()
-    );
 }

@@ -1,28 +1,21 @@
 //! Replays the corpus of the fuzz targets (`fuzz/corpus`), whole and damaged, through the functions
 //! that the targets call.
 
-#[path = "../../../fuzz/src/peak.rs"]
-mod peak;
+#[expect(unreachable_pub, dead_code, reason = "the fuzz targets use it as a crate")]
+#[path = "../../../fuzz/src/lib.rs"]
+mod targets;
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::panic::{self, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 
 use thinfer::fuzzing::{FORMATS, Format, Outcome};
 use thinfer_engine::noise::{Key, Stream};
 
-#[global_allocator]
-static ALLOCATOR: peak::Counting = peak::Counting;
-
-/// Panics in the project itself, also those that a reader caught.
-static OWN_PANICS: Mutex<Vec<String>> = Mutex::new(Vec::new());
-
 /// Files of at most so many bytes are cut at every length, others so often.
-const CUTS: usize = 600;
+const CUTS: usize = 400;
 /// Changed bytes, changed words and changed numbers in text, of each file.
-const CHANGES: usize = 200;
+const CHANGES: usize = 120;
 
 fn fuzz() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz")
@@ -51,20 +44,11 @@ fn corpus(name: &str) -> Vec<(String, Vec<u8>)> {
 
 /// Reads bytes, and fails where a promise is broken.
 fn read(format: Format, bytes: &[u8], which: &str) -> Outcome {
-    let (checked, memory) =
-        peak::of(|| panic::catch_unwind(AssertUnwindSafe(|| (format.read)(bytes))));
-    let own: Vec<String> = OWN_PANICS.lock().unwrap().drain(..).collect();
-    let most = format.most_memory(bytes.len());
-    let fault = match &checked {
-        _ if !own.is_empty() => own.join(", "),
-        Err(_) => "a dependency panicked, and nothing caught it".to_owned(),
-        Ok(Err(promise)) => promise.clone(),
-        Ok(Ok(_)) if memory > most => format!("took {memory} bytes of memory, {most} at most"),
-        Ok(Ok(outcome)) => return outcome.clone(),
-    };
-    let kept = std::env::temp_dir().join("thinfer-fuzz-fault");
-    fs::write(&kept, bytes).unwrap();
-    panic!("{which} ({} bytes, kept as {}): {fault}", bytes.len(), kept.display());
+    targets::read(format, bytes).unwrap_or_else(|fault| {
+        let kept = std::env::temp_dir().join(format!("thinfer-fuzz-{}", format.name));
+        fs::write(&kept, bytes).unwrap();
+        panic!("{which} ({} bytes, kept as {}): {fault}", bytes.len(), kept.display());
+    })
 }
 
 /// Damaged copies of a file, the same in every run.
@@ -101,19 +85,6 @@ fn damages(bytes: &[u8], stream: u64) -> Vec<(String, Vec<u8>)> {
     all
 }
 
-/// Panics of dependencies are silent, because readers catch them; those of the project are kept.
-fn watch_panics() {
-    let default = panic::take_hook();
-    panic::set_hook(Box::new(move |panic| {
-        let file = panic.location().map_or("", |place| place.file());
-        if file.contains("crates/thinfer") && !file.ends_with("fuzz_corpus.rs") {
-            OWN_PANICS.lock().unwrap().push(panic.to_string());
-        } else if !file.contains("/registry/src/") {
-            default(panic);
-        }
-    }));
-}
-
 #[test]
 fn every_target_has_a_corpus_and_every_corpus_a_target() {
     let formats: BTreeSet<String> = FORMATS.map(|format| format.name.to_owned()).into();
@@ -130,7 +101,7 @@ fn every_target_has_a_corpus_and_every_corpus_a_target() {
 /// The whole corpus; in each are files that are read and, but for damage, files that are refused.
 #[test]
 fn the_corpus_is_read_or_refused_whole_and_damaged() {
-    watch_panics();
+    targets::keep_panics();
     for (at, format) in FORMATS.into_iter().enumerate() {
         let files = corpus(format.name);
         let (mut good, mut refused) = (0, 0);
@@ -147,5 +118,4 @@ fn the_corpus_is_read_or_refused_whole_and_damaged() {
         assert!(good > 0, "no file of the corpus of {} is read; write new seeds", format.name);
         assert!(refused > 0, "no damage to the corpus of {} is noticed", format.name);
     }
-    drop(panic::take_hook());
 }
