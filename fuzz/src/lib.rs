@@ -5,7 +5,6 @@ mod peak;
 
 use std::cell::Cell;
 use std::panic::{self, AssertUnwindSafe, PanicHookInfo};
-use std::process;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use thinfer::fuzzing::{Format, Outcome};
@@ -25,14 +24,15 @@ fn is_foreign(panic: &PanicHookInfo<'_>) -> bool {
     panic.location().is_some_and(|place| place.file().contains("/registry/src/"))
 }
 
-/// Ends the process at any panic in the project itself, so that the fuzzer shows where it came from.
+/// Leaves panics of the project itself to the hook of libFuzzer, which ends the process and shows where
+/// they came from.
 pub fn prepare() {
-    panic::set_hook(Box::new(|panic| {
+    let default = panic::take_hook();
+    panic::set_hook(Box::new(move |panic| {
         if is_foreign(panic) {
             return panics().push(panic.to_string());
         }
-        eprintln!("{panic}");
-        process::abort();
+        default(panic);
     }));
 }
 

@@ -36,7 +36,7 @@ impl Shape {
     /// whose numbers have 32 bits.
     pub fn checked_len(self) -> Option<usize> {
         let len = self.height.checked_mul(self.width)?.checked_mul(self.channels)?;
-        (len <= u32::MAX as usize).then_some(len)
+        u32::try_from(len).is_ok().then_some(len)
     }
 
     /// Whether a row holds nothing.

@@ -76,7 +76,7 @@ fn damages(bytes: &[u8], stream: u64) -> Vec<(String, Vec<u8>)> {
     let is_digit = |at: usize| bytes.get(at).is_some_and(u8::is_ascii_digit);
     let starts = (0..bytes.len()).filter(|at| is_digit(*at) && (*at == 0 || !is_digit(at - 1)));
     for start in starts.take(CHANGES) {
-        let digits = (start..).take_while(|at| is_digit(*at)).count();
+        let digits = bytes[start..].iter().take_while(|byte| byte.is_ascii_digit()).count();
         for number in ["0", "4294967296", "9223372036854775807", "18446744073709551615"] {
             let copy = [&bytes[..start], number.as_bytes(), &bytes[start + digits..]].concat();
             all.push((format!("with the number at {start} changed to {number}"), copy));

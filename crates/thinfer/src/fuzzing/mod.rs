@@ -80,13 +80,15 @@ impl Format {
     }
 }
 
-/// What a reader said, in one word or two.
-fn refused(reason: impl ToString) -> Checked {
-    Ok(Outcome::Refused(reason.to_string()))
+impl Outcome {
+    /// Refused for that reason.
+    pub(crate) fn refused(reason: &impl ToString) -> Self {
+        Self::Refused(reason.to_string())
+    }
 }
 
 /// A promise that was broken.
-fn broken<T>(promise: &str, found: impl ToString) -> std::result::Result<T, String> {
+fn broken<T>(promise: &str, found: &impl ToString) -> std::result::Result<T, String> {
     Err(format!("{promise}: {}", found.to_string()))
 }
 

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 
 use thinfer_engine::{EngineError, Loss, Network, NetworkBuilder, Shape, Window};
 
-use super::{Checked, Outcome, broken, refused};
+use super::{Checked, Outcome, broken};
 use crate::config::Activation;
 use crate::export::{self, Architecture};
 use crate::model::mlp;
@@ -19,20 +19,22 @@ pub(super) fn network(bytes: &[u8]) -> Checked {
         Ok(network) => {
             described(&network)?;
             let written = serde_json::to_vec(&network)
-                .or_else(|error| broken("what was read cannot be written", error))?;
+                .or_else(|error| broken("what was read cannot be written", &error))?;
             return match serde_json::from_slice::<Network>(&written) {
                 Ok(again) if again == network => Ok(Outcome::Read),
-                Ok(_) => broken("what was written reads otherwise", network.nodes().len()),
-                Err(error) => broken("what was written cannot be read", error),
+                Ok(_) => broken("what was written reads otherwise", &network.nodes().len()),
+                Err(error) => broken("what was written cannot be read", &error),
             };
         }
         Err(reason) => reason,
     };
-    let Ok(about) = serde_json::from_slice::<Architecture>(bytes) else { return refused(reason) };
+    let Ok(about) = serde_json::from_slice::<Architecture>(bytes) else {
+        return Ok(Outcome::refused(&reason));
+    };
     for place in 0..about.networks.len() {
         match about.network(place) {
             Ok(network) => described(&network)?,
-            Err(error) => return refused(error),
+            Err(error) => return Ok(Outcome::refused(&error)),
         }
         about.columns(place);
     }
@@ -51,11 +53,11 @@ fn described(network: &Network) -> std::result::Result<(), String> {
             end = param.range().end;
         }
         if end != table.len() {
-            return broken("parameters are not all there", end);
+            return broken("parameters are not all there", &end);
         }
     }
     if network.input_len() == 0 || network.output_len() == 0 || params.is_empty() {
-        return broken("the network is empty", network.nodes().len());
+        return broken("the network is empty", &network.nodes().len());
     }
     let _ = (network.multiply_adds(), network.backward_multiply_adds(), network.repeats());
     Ok(())
@@ -71,13 +73,13 @@ pub(super) fn safetensors(bytes: &[u8]) -> Checked {
                 read = true;
                 let write = |snapshot| {
                     snapshot_to_bytes(network, snapshot)
-                        .or_else(|error| broken("a snapshot cannot be written", error))
+                        .or_else(|error| broken("a snapshot cannot be written", &error))
                 };
                 let written = write(&snapshot)?;
                 let again = snapshot_from_bytes(network, path, &written)
-                    .or_else(|error| broken("a written snapshot cannot be read", error))?;
+                    .or_else(|error| broken("a written snapshot cannot be read", &error))?;
                 if write(&again)? != written {
-                    return broken("a written snapshot reads otherwise", snapshot.epoch);
+                    return broken("a written snapshot reads otherwise", &snapshot.epoch);
                 }
             }
             Err(error) => reason = error.to_string(),
@@ -91,7 +93,7 @@ pub(super) fn safetensors(bytes: &[u8]) -> Checked {
             if weights.params.len() != network.params().len() {
                 return broken(
                     "an export has other weights than its network",
-                    weights.params.len(),
+                    &weights.params.len(),
                 );
             }
         }
@@ -100,19 +102,19 @@ pub(super) fn safetensors(bytes: &[u8]) -> Checked {
     if let Some(sealed) = subnetwork::resealed(bytes) {
         read |= shared(path, &sealed)?;
     }
-    if read { Ok(Outcome::Read) } else { refused(reason) }
+    if read { Ok(Outcome::Read) } else { Ok(Outcome::refused(&reason)) }
 }
 
 fn shared(path: &Path, bytes: &[u8]) -> std::result::Result<bool, String> {
     let Ok(samples) = Subnetwork::from_bytes(path, bytes) else { return Ok(false) };
     let write = |samples: &Subnetwork| {
-        samples.to_bytes().or_else(|error| broken("shared samples cannot be written", error))
+        samples.to_bytes().or_else(|error| broken("shared samples cannot be written", &error))
     };
     let written = write(&samples)?;
     let again = Subnetwork::from_bytes(path, &written)
-        .or_else(|error| broken("written shared samples cannot be read", error))?;
+        .or_else(|error| broken("written shared samples cannot be read", &error))?;
     if write(&again)? != written {
-        return broken("written shared samples read otherwise", written.len());
+        return broken("written shared samples read otherwise", &written.len());
     }
     samples.posterior();
     Ok(true)

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::OnceLock;
 
-use super::{Checked, Outcome, broken, refused};
+use super::{Checked, Outcome, broken};
 use crate::config::Config;
 use crate::data::Bundle;
 use crate::experiment::chain_specs;
@@ -14,24 +14,24 @@ use crate::train::{Chain, ChainSpec, Silent};
 
 /// A configuration; lines after a zero byte are given as `--set`.
 pub(super) fn configuration(bytes: &[u8]) -> Checked {
-    let Ok(text) = str::from_utf8(bytes) else { return refused("not text") };
+    let Ok(text) = str::from_utf8(bytes) else { return Ok(Outcome::refused(&"not text")) };
     let (text, overrides) = text.split_once('\0').unwrap_or((text, ""));
     let overrides: Vec<String> = overrides.lines().map(str::to_owned).collect();
     let config = match Config::read_text(Path::new("c.toml"), text, &overrides) {
         Ok(config) => config,
-        Err(error) => return refused(error),
+        Err(error) => return Ok(Outcome::refused(&error)),
     };
     let written =
-        config.to_toml().or_else(|error| broken("what was read cannot be written", error))?;
+        config.to_toml().or_else(|error| broken("what was read cannot be written", &error))?;
     let again = Config::read_text(Path::new("c.toml"), &written, &[])
-        .or_else(|error| broken("what was written cannot be read", error))?;
+        .or_else(|error| broken("what was written cannot be read", &error))?;
     if again != config || again.fingerprint().ok() != config.fingerprint().ok() {
-        return broken("what was written reads otherwise", written);
+        return broken("what was written reads otherwise", &written);
     }
     match config.differences(&again) {
         Ok(none) if none.is_empty() => Ok(Outcome::Read),
-        Ok(some) => broken("a configuration differs from itself", format!("{some:?}")),
-        Err(error) => broken("a configuration cannot be compared", error),
+        Ok(some) => broken("a configuration differs from itself", &format!("{some:?}")),
+        Err(error) => broken("a configuration cannot be compared", &error),
     }
 }
 
@@ -40,16 +40,16 @@ pub(super) fn run_json(bytes: &[u8]) -> Checked {
     let path = Path::new("run.json");
     let info = match info_from_bytes(path, bytes, &Silent) {
         Ok(info) => info,
-        Err(error) => return refused(error),
+        Err(error) => return Ok(Outcome::refused(&error)),
     };
     // What every command asks first.
     let (_, _) = (info.table().is_ok(), info.images().map(|images| images.augment().is_ok()));
     let written =
-        sealed_json(&info).or_else(|error| broken("what was read cannot be written", error))?;
+        sealed_json(&info).or_else(|error| broken("what was read cannot be written", &error))?;
     match info_from_bytes(path, &written, &Silent) {
         Ok(again) if again == info => Ok(Outcome::Read),
-        Ok(again) => broken("what was written reads otherwise", format!("{info:?} {again:?}")),
-        Err(error) => broken("what was written cannot be read", error),
+        Ok(again) => broken("what was written reads otherwise", &format!("{info:?} {again:?}")),
+        Err(error) => broken("what was written cannot be read", &error),
     }
 }
 
@@ -58,7 +58,7 @@ pub(super) fn checkpoint(bytes: &[u8]) -> Checked {
     let outcome = restored(bytes)?;
     match resealed(bytes) {
         Some(sealed) if sealed != bytes => match (restored(&sealed)?, outcome) {
-            (Outcome::Refused(_), Outcome::Read) => broken("checksums matter", "not read"),
+            (Outcome::Refused(_), Outcome::Read) => broken("checksums matter", &"not read"),
             (sealed, _) => Ok(sealed),
         },
         _ => Ok(outcome),
@@ -72,16 +72,16 @@ fn restored(bytes: &[u8]) -> Checked {
     };
     let chain = match restore(bytes) {
         Ok(chain) => chain,
-        Err(error) => return refused(error),
+        Err(error) => return Ok(Outcome::refused(&error)),
     };
     let write = |chain: &Chain| {
-        chain.to_bytes().or_else(|error| broken("what was read cannot be written", error))
+        chain.to_bytes().or_else(|error| broken("what was read cannot be written", &error))
     };
     let written = write(&chain)?;
     let mut again =
-        restore(&written).or_else(|error| broken("what was written cannot be read", error))?;
+        restore(&written).or_else(|error| broken("what was written cannot be read", &error))?;
     if write(&again)? != written {
-        return broken("what was written reads otherwise", chain.step());
+        return broken("what was written reads otherwise", &chain.step());
     }
     // The run goes on, or says why it cannot.
     if !again.is_done() {

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{Checked, Outcome, broken, file, refused};
+use super::{Checked, Outcome, broken, file};
 use crate::data::table::{Column, OutColumn, ReadOptions, Table, Values, write_columns};
 
 /// Memory that a table may take here.
@@ -26,26 +26,26 @@ fn table(name: &str, bytes: &[u8]) -> Checked {
     let path = file(name, bytes)?;
     let table = match read(&path, &[]) {
         Ok(table) => table,
-        Err(reason) => return refused(reason),
+        Err(reason) => return Ok(Outcome::refused(&reason)),
     };
     check(&table)?;
     // As text, the first column may be refused, but what is read of the others stays.
     if let Ok(forced) = read(&path, &[table.columns[0].name.clone()]) {
         let sizes = (forced.columns.len(), forced.rows());
         if sizes != (table.columns.len(), table.rows()) || !same(&forced, &table, 1) {
-            return broken("a column of text changes the others", format!("{forced:?}"));
+            return broken("a column of text changes the others", &format!("{forced:?}"));
         }
         if !matches!(forced.columns[0].values, Values::Text(_)) {
-            return broken("a column of text is none", format!("{forced:?}"));
+            return broken("a column of text is none", &format!("{forced:?}"));
         }
     }
     let again = path.with_file_name(format!("again-{name}"));
     write_columns(&again, &out(&table), true)
-        .or_else(|error| broken("what was read cannot be written", error))?;
+        .or_else(|error| broken("what was read cannot be written", &error))?;
     match read(&again, &[]) {
         Ok(other) if same(&table, &other, 0) => Ok(Outcome::Read),
-        Ok(other) => broken("what was written reads otherwise", format!("{table:?} {other:?}")),
-        Err(error) => broken("what was written cannot be read", error),
+        Ok(other) => broken("what was written reads otherwise", &format!("{table:?} {other:?}")),
+        Err(error) => broken("what was written cannot be read", &error),
     }
 }
 
@@ -65,11 +65,11 @@ fn check(table: &Table) -> std::result::Result<(), String> {
         finite && column.values.len() == rows && !column.name.is_empty()
     };
     if rows == 0 || table.columns.is_empty() || !table.columns.iter().all(whole) {
-        return broken("the table is not whole", format!("{table:?}"));
+        return broken("the table is not whole", &format!("{table:?}"));
     }
     let (complete, report) = (table.complete_rows(), table.missing());
     if complete.len() + report.rows != rows {
-        return broken("rows are neither complete nor incomplete", format!("{table:?}"));
+        return broken("rows are neither complete nor incomplete", &format!("{table:?}"));
     }
     Ok(())
 }
