@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use jpeg_encoder::{ColorType, Encoder};
+use parquet::basic::{Compression, Encoding};
 use parquet::column::writer::ColumnWriter;
 use parquet::data_type::ByteArray;
 use parquet::file::properties::WriterProperties;
@@ -89,11 +90,37 @@ fn tables(corpus: &Corpus, work: &Path) -> Outcome {
                   required int64 d (decimal(9, 2)); required fixed_len_byte_array(2) e (decimal(4, 2)); \
                   optional float f; }";
     corpus.write("parquet", "kinds", parquet_file(schema)?)?;
-    corpus.write("parquet", "more-cells-than-rows", more_cells_than_rows()?)
+    let (lying, dictionary) = more_cells_than_rows()?;
+    corpus.write("parquet", "more-cells-than-rows", lying)?;
+    corpus.write("parquet", "large-dictionary", dictionary)?;
+    let (deltas, lengths) = deltas()?;
+    corpus.write("parquet", "deltas", deltas)?;
+    corpus.write("parquet", "many-lengths", lengths)
 }
 
-/// Eight million equal cells in a few hundred bytes, of a table that says it has one million rows.
-fn more_cells_than_rows() -> Result<Vec<u8>, Box<dyn Error>> {
+/// Text and numbers as differences, and the same text with 2⁴⁰ lengths announced.
+fn deltas() -> Result<(Vec<u8>, Vec<u8>), Box<dyn Error>> {
+    let schema =
+        "message m { required binary a (string); required binary b (string); required int32 c; }";
+    let properties = WriterProperties::builder()
+        .set_dictionary_enabled(false)
+        .set_compression(Compression::SNAPPY)
+        .set_column_encoding("a".into(), Encoding::DELTA_LENGTH_BYTE_ARRAY)
+        .set_column_encoding("b".into(), Encoding::DELTA_BYTE_ARRAY)
+        .set_column_encoding("c".into(), Encoding::DELTA_BINARY_PACKED);
+    let packed = parquet_file_with(schema, properties.clone().build())?;
+    let plain = properties.set_compression(Compression::UNCOMPRESSED).build();
+    let plain = parquet_file_with(schema, plain)?;
+    // 128 a block in 4 parts, 2 lengths.
+    let place = plain.windows(4).position(|window| window == [0x80, 1, 4, 2]);
+    let place = place.ok_or("the file has no lengths")? + 3;
+    let many = [0x80, 0x80, 0x80, 0x80, 0x80, 0x20];
+    Ok((packed, [&plain[..place], &many, &plain[place + 1..]].concat()))
+}
+
+/// Eight million equal cells in a few hundred bytes, of a table that says it has one million rows; and
+/// the same with a dictionary that says it has 2³¹ values.
+fn more_cells_than_rows() -> Result<(Vec<u8>, Vec<u8>), Box<dyn Error>> {
     // 8,000,000 and 2²⁰ as Thrift writes them behind the sign of a 64-bit number.
     const CELLS: [u8; 5] = [0x16, 0x80, 0xc8, 0xd0, 0x07];
     const ROWS: [u8; 5] = [0x16, 0x80, 0x80, 0x80, 0x01];
@@ -114,13 +141,25 @@ fn more_cells_than_rows() -> Result<Vec<u8>, Box<dyn Error>> {
     let place = bytes[length - footer..].windows(5).position(|window| window == CELLS);
     let place = length - footer + place.ok_or("the footer has no number of rows")?;
     bytes[place..place + 5].copy_from_slice(&ROWS);
-    Ok(bytes)
+    // The dictionary is the first page: behind its sizes, a structure that begins with its length.
+    let place = bytes.windows(3).position(|window| window == [0x4c, 0x15, 0x02]);
+    let place = place.ok_or("the file has no dictionary")? + 2;
+    let large = [0xfe, 0xff, 0xff, 0xff, 0x0f];
+    let dictionary = [&bytes[..place], &large, &bytes[place + 1..]].concat();
+    Ok((bytes, dictionary))
 }
 
 /// Two rows of every column, the second of an optional one being null.
 fn parquet_file(schema: &str) -> Result<Vec<u8>, Box<dyn Error>> {
+    parquet_file_with(schema, WriterProperties::default())
+}
+
+fn parquet_file_with(
+    schema: &str,
+    properties: WriterProperties,
+) -> Result<Vec<u8>, Box<dyn Error>> {
     let schema = Arc::new(parse_message_type(schema)?);
-    let mut writer = SerializedFileWriter::new(Vec::new(), schema.clone(), Arc::default())?;
+    let mut writer = SerializedFileWriter::new(Vec::new(), schema.clone(), Arc::new(properties))?;
     let mut group = writer.next_row_group()?;
     for field in schema.get_fields() {
         let Some(mut column) = group.next_column()? else { break };

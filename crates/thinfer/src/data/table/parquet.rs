@@ -3,8 +3,9 @@
 use std::cell::Cell;
 use std::fs::File;
 use std::path::Path;
+use std::sync::Arc;
 
-use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
+use parquet::column::reader::{ColumnReader, ColumnReaderImpl, get_column_reader};
 use parquet::data_type::DataType;
 use parquet::errors::ParquetError;
 use parquet::file::metadata::ParquetMetaData;
@@ -12,6 +13,7 @@ use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::schema::types::ColumnDescriptor;
 
 use super::dressed::as_numbers;
+use super::pages::Pages;
 use super::schema::{Stored, kinds, needed};
 use super::{
     Column, Found, ReadOptions, Table, Values, check_categorical, check_memory, check_rows,
@@ -51,8 +53,11 @@ fn read_sound(path: &Path, options: &ReadOptions, memory: Option<u64>) -> Result
             _ => Values::Number(Vec::new()),
         };
         for group in 0..reader.num_row_groups() {
-            let chunk = reader.get_row_group(group).and_then(|group| group.get_column_reader(at));
-            let chunk = chunk.map_err(|e| broken(path, &e))?;
+            let inner =
+                reader.get_row_group(group).and_then(|group| group.get_column_page_reader(at));
+            let inner = inner.map_err(|e| broken(path, &e))?;
+            let pages = Pages { inner, optional: descriptor.max_def_level() > 0, rows };
+            let chunk = get_column_reader(Arc::clone(&descriptor), Box::new(pages));
             append(path, *kind, &descriptor, chunk, &room, &mut cells)?;
         }
         if cells.len() != rows {
@@ -263,8 +268,6 @@ fn broken(path: &Path, error: &ParquetError) -> Error {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use parquet::column::writer::ColumnWriter;
     use parquet::data_type::ByteArray;
     use parquet::file::writer::SerializedFileWriter;
