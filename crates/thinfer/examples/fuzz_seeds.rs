@@ -95,7 +95,20 @@ fn tables(corpus: &Corpus, work: &Path) -> Outcome {
     corpus.write("parquet", "large-dictionary", dictionary)?;
     let (deltas, lengths) = deltas()?;
     corpus.write("parquet", "deltas", deltas)?;
-    corpus.write("parquet", "many-lengths", lengths)
+    corpus.write("parquet", "many-lengths", lengths)?;
+    corpus.write("parquet", "large-page", large_page()?)
+}
+
+/// A page that says it has 2 GiB once it is unpacked.
+fn large_page() -> Result<Vec<u8>, Box<dyn Error>> {
+    let properties = WriterProperties::builder()
+        .set_dictionary_enabled(false)
+        .set_compression(Compression::SNAPPY);
+    let mut bytes = parquet_file_with("message m { required int64 x; }", properties.build())?;
+    // Behind the sign of the file and the kind of the page; four bytes more here are four less there.
+    let (size, stored) = (7, 9);
+    bytes[stored] -= 8;
+    Ok([&bytes[..size], &[0xfe, 0xff, 0xff, 0xff, 0x0f], &bytes[size + 1..]].concat())
 }
 
 /// Text and numbers as differences, and the same text with 2⁴⁰ lengths announced.

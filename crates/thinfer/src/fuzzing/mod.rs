@@ -60,8 +60,7 @@ pub const FORMATS: [Format; 13] = [
     format("idx", images::idx),
     pictures("jpeg", images::jpeg),
     format("network", networks::network),
-    // The parquet crate makes room for what a page announces, up to 2 GiB.
-    Format { name: "parquet", read: tables::parquet, base_memory: 2048 * MIB + 32 * MIB },
+    format("parquet", tables::parquet),
     pictures("png", images::png),
     format("run_json", runs::run_json),
     format("safetensors", networks::safetensors),

@@ -9,6 +9,7 @@ mod infer;
 mod levels;
 mod memory;
 mod notes;
+mod page_sizes;
 mod pages;
 mod parquet;
 mod schema;

@@ -2,17 +2,19 @@
 
 use std::cell::Cell;
 use std::fs::File;
+use std::io::BufReader;
 use std::path::Path;
 use std::sync::Arc;
 
 use parquet::column::reader::{ColumnReader, ColumnReaderImpl, get_column_reader};
 use parquet::data_type::DataType;
 use parquet::errors::ParquetError;
-use parquet::file::metadata::ParquetMetaData;
+use parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::schema::types::ColumnDescriptor;
 
 use super::dressed::as_numbers;
+use super::page_sizes::largest_page;
 use super::pages::Pages;
 use super::schema::{Stored, kinds, needed};
 use super::{
@@ -41,6 +43,7 @@ fn read_sound(path: &Path, options: &ReadOptions, memory: Option<u64>) -> Result
     let rows = rows(path, meta)?;
     let bytes = needed(rows as u64, &kinds);
     check_memory(&path.display().to_string(), bytes, memory)?;
+    check_pages(path, meta, memory)?;
 
     let schema = meta.file_metadata().schema_descr();
     let room = Room { rows, memory, text: Cell::new(0) };
@@ -84,6 +87,21 @@ fn read_sound(path: &Path, options: &ReadOptions, memory: Option<u64>) -> Result
     let table = Table { path: path.to_owned(), columns };
     check_categorical(&table, options)?;
     Ok(Found { table, dressed })
+}
+
+/// Refuses pages that would not fit into memory once they are unpacked.
+fn check_pages(path: &Path, meta: &ParquetMetaData, memory: Option<u64>) -> Result<()> {
+    let file = File::open(path).map_err(|e| Error::file("read", path, e))?;
+    let mut file = BufReader::with_capacity(1 << 12, file);
+    for chunk in meta.row_groups().iter().flat_map(RowGroupMetaData::columns) {
+        let (start, len) = chunk.byte_range();
+        let largest = largest_page(&mut file, start, len);
+        if memory.is_some_and(|memory| largest > memory) {
+            let what = format!("a page of column `{}` of {}", chunk.column_path(), path.display());
+            check_memory(&what, Some(largest), memory)?;
+        }
+    }
+    Ok(())
 }
 
 fn rows(path: &Path, meta: &ParquetMetaData) -> Result<usize> {
