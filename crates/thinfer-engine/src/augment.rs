@@ -56,7 +56,8 @@ impl Augment {
                 return Err(EngineError::Size { what, got, expected });
             }
         }
-        let problem = if shape.is_empty() || shape.channels > MOST_CHANNELS {
+        let empty = shape.checked_len().is_none_or(|len| len == 0);
+        let problem = if empty || shape.channels > MOST_CHANNELS {
             "holds images; they need pixels and between 1 and 4 channels"
         } else if padding >= shape.height.min(shape.width) {
             "is padded by a whole image or more; some crops would be empty"

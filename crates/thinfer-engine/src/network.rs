@@ -32,6 +32,13 @@ impl Shape {
         self.height * self.width * self.channels
     }
 
+    /// The same of a shape that nobody has checked: nothing where the number has no place in a list,
+    /// whose numbers have 32 bits.
+    pub fn checked_len(self) -> Option<usize> {
+        let len = self.height.checked_mul(self.width)?.checked_mul(self.channels)?;
+        u32::try_from(len).is_ok().then_some(len)
+    }
+
     /// Whether a row holds nothing.
     pub fn is_empty(self) -> bool {
         self.len() == 0
@@ -71,7 +78,10 @@ impl Window {
         }
         let mut to = [0; 2];
         for (axis, pixels) in [from.height, from.width].into_iter().enumerate() {
-            let padded = pixels + 2 * self.padding[axis];
+            let padding = self.padding[axis].checked_mul(2);
+            let Some(padded) = padding.and_then(|padding| padding.checked_add(pixels)) else {
+                return Err("is padded by more pixels than can be counted".into());
+            };
             if padded < self.size[axis] {
                 let size = self.size[axis];
                 return Err(format!("has a window of {size} pixels over an image of {padded}"));
@@ -239,7 +249,9 @@ impl TryFrom<Unchecked> for Network {
             match &node.op {
                 Op::Input => return Err(broken(&node.name, "only the first node is the input")),
                 Op::Linear { bias, .. } => {
-                    builder.linear_with(&node.name, input(0)?, node.shape.len(), bias.is_some())?;
+                    let out = node.shape.checked_len();
+                    let out = out.ok_or_else(|| broken(&node.name, "has too many values"))?;
+                    builder.linear_with(&node.name, input(0)?, out, bias.is_some())?;
                 }
                 Op::Conv2d { bias, window, .. } => {
                     let (out, bias) = (node.shape.channels, bias.is_some());
@@ -384,7 +396,8 @@ impl Network {
 
     /// Multiply-adds of one row through the network.
     pub fn multiply_adds(&self) -> usize {
-        (0..self.nodes.len()).map(|at| self.node_multiply_adds(NodeId(at))).sum()
+        let each = (0..self.nodes.len()).map(|at| self.node_multiply_adds(NodeId(at)));
+        each.fold(0, usize::saturating_add)
     }
 
     /// Multiply-adds of one row through a node.
@@ -393,7 +406,7 @@ impl Network {
         match node.op {
             Op::Linear { weight, .. } => self.params[weight].len(),
             Op::Conv2d { weight, .. } => {
-                self.params[weight].len() * node.shape.height * node.shape.width
+                self.params[weight].len().saturating_mul(node.shape.height * node.shape.width)
             }
             _ => 0,
         }

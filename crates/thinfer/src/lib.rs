@@ -36,6 +36,8 @@ pub mod evaluate;
 pub mod experiment;
 pub mod export;
 mod files;
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod images;
 pub mod linear;
 pub mod machine;

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use thinfer_engine::augment::Augment;
 use thinfer_engine::{Dataset, Network, Shape};
 
+pub(crate) use self::folder::info_from_bytes;
 pub use self::folder::read_info;
 use self::remove::remove_run;
 pub use self::remove::remove_samples;

@@ -180,7 +180,8 @@ fn to_bytes(network: &Network, weights: &Weights) -> Result<Vec<u8>> {
     safetensors::serialize(views, Some(metadata)).map_err(broken)
 }
 
-fn from_bytes(path: &Path, network: &Network, bytes: &[u8]) -> Result<Weights> {
+/// Reads the bytes of a file; `path` is named in messages.
+pub(crate) fn from_bytes(path: &Path, network: &Network, bytes: &[u8]) -> Result<Weights> {
     let file = open(path, bytes)?;
     let (weights, extra) = from_tensors(path, network, &file, "")?;
     if extra.is_empty() {
@@ -209,10 +210,7 @@ pub(crate) fn from_tensors(
     for name in counters(network) {
         extra.remove(name.as_str());
     }
-    let mut weights = Weights {
-        params: vec![0.0; network.params().len()],
-        stats: vec![0.0; network.stats().len()],
-    };
+    let mut found = Vec::new();
     for entry in entries(network) {
         let name = &entry.param.name;
         extra.remove(name.as_str());
@@ -224,20 +222,15 @@ pub(crate) fn from_tensors(
             wrong.push(format!("`{name}` is {:?} instead of {:?}", tensor.shape(), entry.shape));
             continue;
         }
-        let Some(values) = numbers(&tensor) else {
+        if is_number(tensor.dtype()) {
+            found.push((entry, tensor));
+        } else {
             wrong.push(format!("`{name}` has numbers of type {:?}", tensor.dtype()));
-            continue;
-        };
-        let to = if entry.statistic { &mut weights.stats } else { &mut weights.params };
-        let row = entry.inner.pixels * entry.inner.channels;
-        let rows = to[entry.param.range()].chunks_exact_mut(row).zip(values.chunks_exact(row));
-        for (to, from) in rows {
-            entry.inner.places().zip(from).for_each(|(at, value)| to[at] = *value);
         }
     }
     let extra: Vec<String> = extra.into_iter().map(|name| format!("`{name}`")).collect();
     if missing.is_empty() && wrong.is_empty() {
-        return Ok((weights, extra));
+        return Ok((filled(network, &found), extra));
     }
     let problems: Vec<String> =
         [("missing", missing), ("not in the network", extra), ("wrong", wrong)]
@@ -248,11 +241,35 @@ pub(crate) fn from_tensors(
     Err(unfit(path, &problems.join("; ")))
 }
 
+/// Weights from tensors that are known to fit: a network that only claims to be large takes no memory
+/// before that.
+fn filled(network: &Network, found: &[(Entry<'_>, TensorView<'_>)]) -> Weights {
+    let mut weights = Weights {
+        params: vec![0.0; network.params().len()],
+        stats: vec![0.0; network.stats().len()],
+    };
+    for (entry, tensor) in found {
+        let values = numbers(tensor).unwrap_or_default();
+        let to = if entry.statistic { &mut weights.stats } else { &mut weights.params };
+        let row = entry.inner.pixels * entry.inner.channels;
+        let rows = to[entry.param.range()].chunks_exact_mut(row).zip(values.chunks_exact(row));
+        for (to, from) in rows {
+            entry.inner.places().zip(from).for_each(|(at, value)| to[at] = *value);
+        }
+    }
+    weights
+}
+
 fn unfit(path: &Path, problems: &str) -> Error {
     Error::store(
         path,
         format!("does not fit the network ({problems}); choose the network it was made from"),
     )
+}
+
+/// Whether [`numbers`] knows a type.
+fn is_number(dtype: Dtype) -> bool {
+    matches!(dtype, Dtype::F32 | Dtype::F64 | Dtype::BF16)
 }
 
 /// The numbers of a tensor, from any of the types that training leaves behind.

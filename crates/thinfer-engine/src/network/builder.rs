@@ -213,6 +213,11 @@ impl NetworkBuilder {
         if mixture.members == 0 || mixture.draws == 0 {
             return Err(problem(name, "needs at least one member and one draw of each"));
         }
+        let scales = shape.channels.checked_mul(2).and_then(|n| n.checked_mul(mixture.members));
+        if scales.is_none_or(|n| n > u32::MAX as usize) {
+            let (rows, columns) = (mixture.members, shape.channels);
+            return Err(EngineError::Overflow { what: "random scales", rows, columns });
+        }
         let other = |node: &Node| matches!(node.op, Op::Vary { mixture: m, .. } if m != mixture);
         if self.nodes.iter().any(other) {
             return Err(problem(name, "has other members or another law than a node before it"));
@@ -274,6 +279,11 @@ impl NetworkBuilder {
                 &format!("reads node {} but only {} come before it", from.0, self.nodes.len()),
             ));
         };
+        let Shape { height, width, channels } = node.shape;
+        if node.shape.checked_len().is_none() {
+            let (rows, columns) = (height.saturating_mul(width), channels);
+            return Err(EngineError::Overflow { what: "a row of a network", rows, columns });
+        }
         if node.shape.is_empty() {
             return Err(problem(&node.name, "has no values; every axis needs at least one"));
         }

@@ -77,11 +77,12 @@ impl Network {
             Op::Linear { weight, .. } | Op::Conv2d { weight, .. } => {
                 let products = usize::from(self.trains(weight))
                     + usize::from(self.wants_slope(node.inputs[0]));
-                products * self.params[weight].len() * node.shape.height * node.shape.width
+                let pixels = node.shape.height * node.shape.width;
+                self.params[weight].len().saturating_mul(products * pixels)
             }
             _ => 0,
         };
-        self.nodes.iter().map(of).sum()
+        self.nodes.iter().map(of).fold(0, usize::saturating_add)
     }
 }
 

@@ -143,6 +143,38 @@ fn a_damaged_file_is_refused() {
     }
 }
 
+/// Sizes of a file are multiplied and added before anything is known of them.
+#[test]
+fn sizes_that_cannot_be_counted_are_refused() {
+    let text = serde_json::to_string(&convolutional()).unwrap();
+    let (wide, most) = (u64::from(u32::MAX) + 1, u64::MAX);
+    for (from, to) in [
+        (r#""height":9"#, format!(r#""height":{most}"#)),
+        (r#""width":8"#, format!(r#""width":{wide}"#)),
+        (r#""channels":3"#, format!(r#""channels":{most}"#)),
+        (r#""channels":2"#, format!(r#""channels":{most}"#)),
+        (r#""size":[3,3]"#, format!(r#""size":[{most},{most}]"#)),
+        (r#""padding":[1,1]"#, format!(r#""padding":[{most},{most}]"#)),
+    ] {
+        assert!(text.contains(from), "{from} is not in {text}");
+        let damaged = text.replacen(from, &to, 1);
+        assert!(serde_json::from_str::<Network>(&damaged).is_err(), "{to} was accepted");
+    }
+    let padded = text
+        .replacen(r#""size":[3,3]"#, &format!(r#""size":[{most},{most}]"#), 1)
+        .replacen(r#""padding":[1,1]"#, &format!(r#""padding":[{0},{0}]"#, most - 1), 1);
+    assert!(serde_json::from_str::<Network>(&padded).is_err());
+    let many = Mixture { members: usize::MAX / 2, law: Law::Gaussian, draws: 1 };
+    let error = NetworkBuilder::new(3).vary("a", NodeId(0), many, false).unwrap_err();
+    assert!(matches!(error, EngineError::Overflow { .. }), "{error}");
+    // The largest image, read by the largest layer: what it costs is the largest number there is.
+    let side = 1 << 16;
+    let mut b = NetworkBuilder::image(Shape { height: side - 1, width: side, channels: 1 });
+    let out = b.conv2d("conv1", b.input(), 1, Window::square(1, 1, 0)).unwrap();
+    let network = b.finish(out, Loss::gaussian(1.0)).unwrap();
+    assert_eq!(network.multiply_adds(), side * (side - 1));
+}
+
 #[test]
 fn dropped_inputs_leave_the_rest_in_place() {
     let network = residual();

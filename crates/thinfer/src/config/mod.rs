@@ -67,8 +67,13 @@ impl Config {
             }
             _ => Error::file("read", path, e),
         })?;
+        Self::read_text(path, &text, overrides)
+    }
+
+    /// Reads the text of a file; `path` is named in messages.
+    pub(crate) fn read_text(path: &Path, text: &str, overrides: &[String]) -> Result<Self> {
         let read = || {
-            let settings = settings(&text, overrides)?;
+            let settings = settings(text, overrides)?;
             check_keys(&settings)?;
             check_names_data(&settings)?;
             Self::resolve(&settings)

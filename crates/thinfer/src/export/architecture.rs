@@ -270,6 +270,10 @@ impl Architecture {
                 LayerOp::Pick { places } => {
                     let read = layers.iter().find(|l| Some(&l.name) == layer.inputs.first());
                     let read = shape(read.ok_or_else(|| broken(&layer.name))?.shape);
+                    // The next line divides by its sides; the true shape is compared below.
+                    if read.checked_len().is_none_or(|len| len == 0) {
+                        return Err(broken(&layer.name));
+                    }
                     builder.pick(from(0)?, pixel_by_pixel(places, read))
                 }
                 LayerOp::Spread { channels } => builder.spread(from(0)?, channels.clone(), out),
@@ -277,7 +281,12 @@ impl Architecture {
             places.push(place?);
         }
         let output = places[places.len() - 1];
-        Ok(builder.finish(output, self.loss())?)
+        let network = builder.finish(output, self.loss())?;
+        let other = |(node, layer): &(&Node, &Layer)| node.shape != shape(layer.shape);
+        match network.nodes().iter().zip(layers).find(other) {
+            Some((_, layer)) => Err(broken(&layer.name)),
+            None => Ok(network),
+        }
     }
 
     fn loss(&self) -> Loss {

@@ -1,5 +1,6 @@
 //! Samples as a safetensors file with PyTorch's names and layouts, and read from one.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use thinfer_engine::Network;
@@ -46,6 +47,10 @@ pub fn read(path: &Path, bytes: &[u8]) -> Result<(Architecture, Vec<(Network, We
     let networks: Vec<Network> =
         (0..about.networks.len()).map(|at| about.network(at)).collect::<Result<_>>()?;
     let mut samples = Vec::new();
+    let prefixes: BTreeSet<&str> = about.samples.iter().map(|s| s.prefix.as_str()).collect();
+    if prefixes.len() != about.samples.len() {
+        return Err(damaged("two samples have the same tensors".into()));
+    }
     for sample in &about.samples {
         let network = networks.get(sample.network);
         let network = network.ok_or_else(|| damaged("a network is missing".into()))?;

@@ -94,22 +94,31 @@ pub fn read_info(folder: &Path, observer: &dyn Observer) -> Result<RunInfo> {
             Error::file("read", &path, source)
         }
     })?;
+    info_from_bytes(&path, &bytes, observer)
+}
+
+/// Reads the bytes of `run.json`; `path` is named in messages.
+pub(crate) fn info_from_bytes(
+    path: &Path,
+    bytes: &[u8],
+    observer: &dyn Observer,
+) -> Result<RunInfo> {
     let (ours, advice) = (env!("CARGO_PKG_VERSION"), "or train again with --force");
     // Another version may seal its files in another way, so this comes before the checksum.
-    if let Ok(Origin { thinfer, config }) = serde_json::from_slice(&bytes)
+    if let Ok(Origin { thinfer, config }) = serde_json::from_slice(bytes)
         && config.format != FORMAT
     {
         let problem = format!(
             "was written by thinfer {thinfer} in format {}, but this is thinfer {ours}, which reads format {FORMAT}; use that version, {advice}",
             config.format
         );
-        return Err(Error::store(&path, problem));
+        return Err(Error::store(path, problem));
     }
-    let Contents { value, checked } = take_json(&bytes).map_err(|problem| {
+    let Contents { value, checked } = take_json(bytes).map_err(|problem| {
         let problem = format!(
             "cannot be read by thinfer {ours}: {problem}; it is damaged or from another version. Put back a copy, use that version, {advice}"
         );
-        Error::store(&path, problem)
+        Error::store(path, problem)
     })?;
     if !checked {
         observer.notice(&format!(

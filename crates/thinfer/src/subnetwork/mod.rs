@@ -21,6 +21,7 @@ use crate::posterior::Posterior;
 use crate::shrink::{Layout, shrink_posterior};
 use crate::train::Snapshot;
 
+pub(crate) use file::resealed;
 pub use study::{Row, Study, study};
 
 /// Where a sample was taken.

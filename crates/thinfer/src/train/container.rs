@@ -114,6 +114,18 @@ pub(crate) fn decode<T: DeserializeOwned>(path: &Path, bytes: &[u8]) -> Result<C
     Ok(Container { body: header.body, sections })
 }
 
+/// The bytes with the right checksums, so that damage is met behind them; nothing where the bytes
+/// are no container at all.
+pub(crate) fn resealed(bytes: &[u8]) -> Option<Vec<u8>> {
+    let (fixed, rest) = bytes.split_at_checked(FIXED)?;
+    let length = u64::from_le_bytes(*fixed.get(8..)?.first_chunk()?);
+    let (header, payload) = rest.split_at_checked(usize::try_from(length).ok()?)?;
+    let mut sealed = bytes.to_vec();
+    sealed[16..20].copy_from_slice(&crc32fast::hash(header).to_le_bytes());
+    sealed[20..24].copy_from_slice(&crc32fast::hash(payload).to_le_bytes());
+    Some(sealed)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -267,7 +267,8 @@ impl Version {
                     return Err(problem(&path, text));
                 }
             }
-            self.batch(batch, collection, &bytes, into).map_err(|text| problem(&path, text))
+            let read = self.layout.read(batch.rows, collection, &bytes, into);
+            read.map_err(|text| problem(&path, text))
         };
         let (mut train, mut test) = (Rows::default(), Rows::default());
         for batch in self.train {
@@ -294,8 +295,8 @@ impl Version {
             let mut bytes = Vec::new();
             entry.read_to_end(&mut bytes).map_err(unreadable)?;
             let mut rows = Rows::default();
-            self.batch(batches[at], collection, &bytes, &mut rows)
-                .map_err(|text| problem(path, format!("{} {text}", batches[at].name)))?;
+            let read = self.layout.read(batches[at].rows, collection, &bytes, &mut rows);
+            read.map_err(|text| problem(path, format!("{} {text}", batches[at].name)))?;
             parts[at] = Some(rows);
         }
         let mut sets = [Rows::default(), Rows::default()];
@@ -311,18 +312,33 @@ impl Version {
         let [train, test] = sets;
         Ok((train.into_set()?, test.into_set()?))
     }
+}
 
+/// The images of one file of a set, of which there must be so many; the problem is in words.
+pub(super) fn images_of(
+    kind: DataKind,
+    python: bool,
+    rows: usize,
+    bytes: &[u8],
+) -> std::result::Result<ImageSet, String> {
+    let collection = collection(kind);
+    let version = &collection.versions[usize::from(python)];
+    let mut found = Rows::default();
+    version.layout.read(rows, collection, bytes, &mut found)?;
+    found.into_set().map_err(|error| error.to_string())
+}
+
+impl Layout {
     /// Adds the images of one file, or says what is wrong with it.
-    fn batch(
-        &self,
-        batch: &Batch,
+    fn read(
+        self,
+        rows: usize,
         collection: &Collection,
         bytes: &[u8],
         into: &mut Rows,
     ) -> std::result::Result<(), String> {
         const AGAIN: &str = "it is incomplete or damaged, so get it again";
-        let rows = batch.rows;
-        match self.layout {
+        match self {
             Layout::Binary { labels } => {
                 let record = labels + 3 * PIXELS;
                 if bytes.len() != rows * record {

@@ -1,7 +1,7 @@
 //! IDX, the file format of MNIST: a magic number, sizes, and bytes; possibly gzipped.
 
 use std::fs::File;
-use std::io::{BufReader, Read};
+use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
 use super::{gzip_or_plain, problem};
@@ -20,8 +20,12 @@ pub(super) struct Idx {
 impl Idx {
     pub(super) fn read(path: &Path) -> Result<Self> {
         let file = File::open(path).map_err(|e| Error::file("read", path, e))?;
-        let reader =
-            gzip_or_plain(BufReader::new(file)).map_err(|e| Error::file("read", path, e))?;
+        Self::from_packed(path, BufReader::new(file))
+    }
+
+    /// Reads an array, gzipped or not; `path` is named in messages.
+    pub(super) fn from_packed(path: &Path, reader: impl BufRead) -> Result<Self> {
+        let reader = gzip_or_plain(reader).map_err(|e| Error::file("read", path, e))?;
         Self::parse(reader).map_err(|refused| match refused {
             Refused::Memory(error) => error,
             Refused::Text(text) => problem(path, text),

@@ -6,6 +6,7 @@ mod crop;
 mod decode;
 mod files;
 mod folders;
+pub(crate) mod fuzzed;
 mod idx;
 mod inspect;
 mod load;

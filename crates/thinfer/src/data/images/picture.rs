@@ -73,7 +73,16 @@ fn walk(folder: &Path, trail: &Trail<'_>, found: &mut Vec<PathBuf>) -> Result<()
 
 /// Reads a JPEG or PNG file; the problem is in words.
 pub fn read_picture(path: &Path, shape: Shape, fit: Fit) -> std::result::Result<Picture, String> {
-    let mut bytes = std::fs::read(path).map_err(|error| format!("cannot be read ({error})"))?;
+    let bytes = std::fs::read(path).map_err(|error| format!("cannot be read ({error})"))?;
+    picture_from_bytes(bytes, shape, fit)
+}
+
+/// The same from the bytes of a file.
+pub(super) fn picture_from_bytes(
+    mut bytes: Vec<u8>,
+    shape: Shape,
+    fit: Fit,
+) -> std::result::Result<Picture, String> {
     let header = Header::read(&bytes)?;
     let (width, height) = (header.width, header.height);
     let crop = match fit {

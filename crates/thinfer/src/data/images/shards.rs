@@ -47,7 +47,7 @@ pub(super) fn find(path: &Path) -> Result<Option<Shards>> {
 
 /// A class as a shard names it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Label {
+pub(super) enum Label {
     Number(u32),
     Name(String),
 }
@@ -135,7 +135,8 @@ fn printable(c: char) -> impl Iterator<Item = char> {
     escaped.chain((!odd).then_some(c))
 }
 
-fn index_of(
+/// Where the images of a shard of `len` bytes are; the problem is in words.
+pub(super) fn index_of(
     reader: impl Read + Seek,
     len: u64,
 ) -> std::result::Result<Vec<(u64, u64, Label)>, String> {

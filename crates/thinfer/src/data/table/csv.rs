@@ -13,8 +13,8 @@ use csv::{ByteRecord, ErrorKind, Reader, ReaderBuilder};
 
 use super::infer::{Cell, Pending, classify};
 use super::{
-    Column, Found, ReadOptions, Table, Values, available_memory, check_categorical, check_memory,
-    check_names, check_rows, is_missing_text,
+    Column, Found, ReadOptions, Table, Values, check_categorical, check_memory, check_names,
+    check_rows, is_missing_text,
 };
 use crate::error::{Error, Result};
 
@@ -22,8 +22,13 @@ use crate::error::{Error, Result};
 const SAMPLE: u64 = 1 << 16;
 
 /// Reads the file at `path`, which is there and not empty.
-pub(super) fn read(path: &Path, delimiter: u8, options: &ReadOptions) -> Result<Found> {
-    check_size(path, delimiter)?;
+pub(super) fn read(
+    path: &Path,
+    delimiter: u8,
+    options: &ReadOptions,
+    memory: Option<u64>,
+) -> Result<Found> {
+    check_size(path, delimiter, memory)?;
     let mut reader = open(path, delimiter)?;
     let names = header(path, delimiter, &mut reader)?;
     let mut pending: Vec<Pending> =
@@ -57,18 +62,24 @@ pub(super) fn read(path: &Path, delimiter: u8, options: &ReadOptions) -> Result<
     let mut table = Table { path: path.to_owned(), columns };
     check_categorical(&table, options)?;
     if !text.is_empty() {
-        read_text(&mut table, delimiter, &text, rows)?;
+        read_text(&mut table, delimiter, &text, rows, memory)?;
     }
     Ok(Found { table, dressed })
 }
 
 /// The second pass: fills the columns `text`.
-fn read_text(table: &mut Table, delimiter: u8, text: &[usize], rows: usize) -> Result<()> {
+fn read_text(
+    table: &mut Table,
+    delimiter: u8,
+    text: &[usize],
+    rows: usize,
+    memory: Option<u64>,
+) -> Result<()> {
     let path = table.path.clone();
     // A `String` and a small allocation behind it.
     let bytes =
         (rows as u64).checked_mul(text.len() as u64).and_then(|cells| cells.checked_mul(40));
-    check_memory(&format!("the text of {}", path.display()), bytes, available_memory())?;
+    check_memory(&format!("the text of {}", path.display()), bytes, memory)?;
     let mut reader = open(&path, delimiter)?;
     let mut cells = vec![Vec::with_capacity(rows); text.len()];
     let mut record = ByteRecord::new();
@@ -100,7 +111,7 @@ fn open(path: &Path, delimiter: u8) -> Result<Reader<File>> {
 
 /// Looks at the beginning of the file: refuses encodings other than UTF-8 that can be told, and
 /// tables that will not fit into memory.
-fn check_size(path: &Path, delimiter: u8) -> Result<()> {
+fn check_size(path: &Path, delimiter: u8, memory: Option<u64>) -> Result<()> {
     let unreadable = |e| Error::file("read", path, e);
     let file = File::open(path).map_err(unreadable)?;
     let size = file.metadata().map_err(unreadable)?.len();
@@ -109,7 +120,7 @@ fn check_size(path: &Path, delimiter: u8) -> Result<()> {
     if sample.starts_with(&[0xFF, 0xFE]) || sample.starts_with(&[0xFE, 0xFF]) {
         return Err(not_utf8(path, "the file"));
     }
-    check_memory(&path.display().to_string(), needed(&sample, size, delimiter), available_memory())
+    check_memory(&path.display().to_string(), needed(&sample, size, delimiter), memory)
 }
 
 /// Bytes a file of `size` bytes that begins with `sample` takes as numbers. Long cells take about
@@ -123,11 +134,16 @@ fn needed(sample: &[u8], size: u64, delimiter: u8) -> Option<u64> {
 
 fn header(path: &Path, delimiter: u8, reader: &mut Reader<File>) -> Result<Vec<String>> {
     let record = reader.byte_headers().map_err(|e| broken(path, e))?;
-    let names = record
+    let mut names = record
         .iter()
         .map(|name| std::str::from_utf8(name).map(|name| name.trim().to_owned()))
         .collect::<std::result::Result<Vec<_>, _>>()
         .map_err(|_| not_utf8(path, "the header"))?;
+    // The csv crate takes one byte order mark away; a file that was converted twice has two.
+    if let Some(first) = names.first_mut() {
+        let blank = |c: char| c == '\u{feff}' || c.is_whitespace();
+        *first = first.trim_start_matches(blank).to_owned();
+    }
     if names.is_empty() || names.iter().all(String::is_empty) {
         return Err(Error::table(path, "has no header; name the columns in the first line"));
     }
@@ -243,10 +259,21 @@ mod tests {
     }
 
     #[test]
+    fn blanks_of_all_kinds_around_a_cell_do_not_count() {
+        let table =
+            plain("x,y,on,c\n\u{a0}5\u{a0},\u{2003},\u{a0}true,\u{a0}red\n6,7,false,blue\n");
+        assert_eq!(numbers(&table, "x"), [5.0, 6.0]);
+        assert!(numbers(&table, "y")[0].is_nan());
+        assert_eq!(numbers(&table, "on"), [1.0, 0.0]);
+        assert_eq!(texts(&table, "c"), ["red", "blue"]);
+    }
+
+    #[test]
     fn tabs_separate_in_tsv_and_a_byte_order_mark_is_no_part_of_a_name() {
         let table = parse_as("t.tsv", "a\tb\n1\tx,y\n", &ReadOptions::default()).unwrap();
         assert_eq!(texts(&table, "b"), ["x,y"]);
         assert_eq!(numbers(&plain("\u{feff}a,b\n1,2\n"), "a"), [1.0]);
+        assert_eq!(numbers(&plain("\u{feff}\u{feff}a,b\n1,2\n"), "a"), [1.0]);
     }
 
     #[test]

@@ -48,6 +48,9 @@ impl Pending {
     #[cold]
     fn push_other(&mut self, row: usize, cell: &[u8], class: &Cell) {
         let mut value = f64::NAN;
+        // Other blanks than ASCII's, such as those of spreadsheets, are no part of a cell either.
+        let cell = str::from_utf8(cell).map_or(cell, |text| text.trim().as_bytes());
+        let class = if *class == Cell::Text { &classify(cell) } else { class };
         let text = || (row, String::from_utf8_lossy(cell).into_owned());
         if *class == Cell::Text
             && let Some(number) = std::str::from_utf8(cell).ok().and_then(dressed_number)

@@ -9,6 +9,8 @@ mod infer;
 mod levels;
 mod memory;
 mod notes;
+mod page_sizes;
+mod pages;
 mod parquet;
 mod schema;
 mod target;
@@ -122,6 +124,15 @@ impl Table {
 
     /// Reads a table with options, and says what the user should know about how it was read.
     pub fn read_noted(path: &Path, options: &ReadOptions) -> Result<(Self, Option<String>)> {
+        Self::read_within(path, options, available_memory())
+    }
+
+    /// The same in so much memory, where it is known.
+    pub(crate) fn read_within(
+        path: &Path,
+        options: &ReadOptions,
+        memory: Option<u64>,
+    ) -> Result<(Self, Option<String>)> {
         let file = std::fs::metadata(path).map_err(|e| {
             if path == Path::new("-") {
                 let problem = format!(
@@ -140,8 +151,8 @@ impl Table {
             return Err(Error::table(path, "is empty; write the table again"));
         }
         let read = match format {
-            Format::Csv(delimiter) => csv::read(path, delimiter, options),
-            Format::Parquet => parquet::read(path, options),
+            Format::Csv(delimiter) => csv::read(path, delimiter, options, memory),
+            Format::Parquet => parquet::read(path, options, memory),
         }?;
         Ok((read.table, dressed::note(&read.dressed)))
     }

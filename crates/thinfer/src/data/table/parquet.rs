@@ -1,20 +1,25 @@
 //! Parquet files: flat columns of numbers, truth values, text and decimals.
 
+use std::cell::Cell;
 use std::fs::File;
+use std::io::BufReader;
 use std::path::Path;
+use std::sync::Arc;
 
-use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
+use parquet::column::reader::{ColumnReader, ColumnReaderImpl, get_column_reader};
 use parquet::data_type::DataType;
 use parquet::errors::ParquetError;
-use parquet::file::metadata::ParquetMetaData;
+use parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::schema::types::ColumnDescriptor;
 
 use super::dressed::as_numbers;
+use super::page_sizes::largest_page;
+use super::pages::Pages;
 use super::schema::{Stored, kinds, needed};
 use super::{
-    Column, Found, ReadOptions, Table, Values, available_memory, check_categorical, check_memory,
-    check_rows, infinite_cell, is_missing_text, number_text,
+    Column, Found, ReadOptions, Table, Values, check_categorical, check_memory, check_rows,
+    infinite_cell, is_missing_text, number_text,
 };
 use crate::error::{Error, Result};
 
@@ -22,24 +27,26 @@ use crate::error::{Error, Result};
 const BATCH: usize = 8192;
 
 /// Reads the file at `path`, which is there and not empty.
-pub(super) fn read(path: &Path, options: &ReadOptions) -> Result<Found> {
+pub(super) fn read(path: &Path, options: &ReadOptions, memory: Option<u64>) -> Result<Found> {
     // The parquet crate asserts some of what it finds in a file (negative offsets, a dictionary
     // that is announced and absent), and a damaged file must not end the program.
-    std::panic::catch_unwind(|| read_sound(path, options)).unwrap_or_else(|_| {
+    std::panic::catch_unwind(|| read_sound(path, options, memory)).unwrap_or_else(|_| {
         Err(Error::table(path, "cannot be read as Parquet (damaged); write the table again"))
     })
 }
 
-fn read_sound(path: &Path, options: &ReadOptions) -> Result<Found> {
+fn read_sound(path: &Path, options: &ReadOptions, memory: Option<u64>) -> Result<Found> {
     let file = File::open(path).map_err(|e| Error::file("read", path, e))?;
     let reader = SerializedFileReader::new(file).map_err(|e| broken(path, &e))?;
     let meta = reader.metadata();
     let kinds = kinds(path, meta)?;
     let rows = rows(path, meta)?;
     let bytes = needed(rows as u64, &kinds);
-    check_memory(&path.display().to_string(), bytes, available_memory())?;
+    check_memory(&path.display().to_string(), bytes, memory)?;
+    check_pages(path, meta, memory)?;
 
     let schema = meta.file_metadata().schema_descr();
+    let room = Room { rows, memory, text: Cell::new(0) };
     let (mut columns, mut dressed) = (Vec::with_capacity(kinds.len()), Vec::new());
     for (at, kind) in kinds.iter().enumerate() {
         let descriptor = schema.column(at);
@@ -49,9 +56,12 @@ fn read_sound(path: &Path, options: &ReadOptions) -> Result<Found> {
             _ => Values::Number(Vec::new()),
         };
         for group in 0..reader.num_row_groups() {
-            let chunk = reader.get_row_group(group).and_then(|group| group.get_column_reader(at));
-            let chunk = chunk.map_err(|e| broken(path, &e))?;
-            append(path, name, *kind, &descriptor, chunk, &mut cells)?;
+            let inner =
+                reader.get_row_group(group).and_then(|group| group.get_column_page_reader(at));
+            let inner = inner.map_err(|e| broken(path, &e))?;
+            let pages = Pages { inner, optional: descriptor.max_def_level() > 0, rows };
+            let chunk = get_column_reader(Arc::clone(&descriptor), Box::new(pages));
+            append(path, *kind, &descriptor, chunk, &room, &mut cells)?;
         }
         if cells.len() != rows {
             let problem = format!(
@@ -79,6 +89,21 @@ fn read_sound(path: &Path, options: &ReadOptions) -> Result<Found> {
     Ok(Found { table, dressed })
 }
 
+/// Refuses pages that would not fit into memory once they are unpacked.
+fn check_pages(path: &Path, meta: &ParquetMetaData, memory: Option<u64>) -> Result<()> {
+    let file = File::open(path).map_err(|e| Error::file("read", path, e))?;
+    let mut file = BufReader::with_capacity(1 << 12, file);
+    for chunk in meta.row_groups().iter().flat_map(RowGroupMetaData::columns) {
+        let (start, len) = chunk.byte_range();
+        let largest = largest_page(&mut file, start, len);
+        if memory.is_some_and(|memory| largest > memory) {
+            let what = format!("a page of column `{}` of {}", chunk.column_path(), path.display());
+            check_memory(&what, Some(largest), memory)?;
+        }
+    }
+    Ok(())
+}
+
 fn rows(path: &Path, meta: &ParquetMetaData) -> Result<usize> {
     let damaged = || Error::table(path, "its count of rows is damaged; write the table again");
     let rows = usize::try_from(meta.file_metadata().num_rows()).map_err(|_| damaged())?;
@@ -89,15 +114,50 @@ fn rows(path: &Path, meta: &ParquetMetaData) -> Result<usize> {
     Ok(rows)
 }
 
+/// What a column may hold. A few bytes of a file can stand for any number of cells, and for any number
+/// of copies of a long text.
+struct Room {
+    rows: usize,
+    memory: Option<u64>,
+    /// Bytes of text so far, of all columns.
+    text: Cell<u64>,
+}
+
+impl Room {
+    /// Refuses one cell more than there are rows.
+    fn check_cells(&self, path: &Path, name: &str, cells: usize) -> Result<()> {
+        if cells < self.rows {
+            return Ok(());
+        }
+        let rows = self.rows;
+        let problem = format!(
+            "column `{name}` has more cells than the {rows} that are announced; write the table again"
+        );
+        Err(Error::table(path, problem))
+    }
+
+    /// Refuses more text than fits into memory.
+    fn take_text(&self, path: &Path, name: &str, bytes: u64) -> Result<()> {
+        let text = self.text.get().saturating_add(bytes);
+        self.text.set(text);
+        if self.memory.is_none_or(|memory| text <= memory) {
+            return Ok(());
+        }
+        let what = format!("the text of {} up to column `{name}`", path.display());
+        check_memory(&what, Some(text), self.memory)
+    }
+}
+
 /// Decodes one column chunk onto the end of `cells`.
 fn append(
     path: &Path,
-    name: &str,
     kind: Stored,
     descriptor: &ColumnDescriptor,
     chunk: ColumnReader,
+    room: &Room,
     cells: &mut Values,
 ) -> Result<()> {
+    let name = descriptor.name();
     let optional = descriptor.max_def_level() > 0;
     let scale = |value: f64| match kind {
         Stored::Decimal(scale) => value / 10f64.powi(scale),
@@ -107,6 +167,7 @@ fn append(
     match cells {
         Values::Number(numbers) => {
             let mut push = |value: Option<f64>| {
+                room.check_cells(path, name, numbers.len())?;
                 let value = value.unwrap_or(f64::NAN);
                 if value.is_infinite() {
                     let cell = value.to_string();
@@ -142,6 +203,7 @@ fn append(
         }
         Values::Text(texts) => match chunk {
             ColumnReader::ByteArrayColumnReader(chunk) => each(path, chunk, optional, |value| {
+                room.check_cells(path, name, texts.len())?;
                 let bytes = value.map_or(&[][..], |value| value.data());
                 let Ok(text) = std::str::from_utf8(bytes) else {
                     let problem = format!(
@@ -151,6 +213,7 @@ fn append(
                     return Err(Error::table(path, problem));
                 };
                 let text = text.trim();
+                room.take_text(path, name, text.len() as u64)?;
                 texts.push((!is_missing_text(text.as_bytes())).then(|| text.to_owned()));
                 Ok(())
             }),
@@ -223,8 +286,6 @@ fn broken(path: &Path, error: &ParquetError) -> Error {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use parquet::column::writer::ColumnWriter;
     use parquet::data_type::ByteArray;
     use parquet::file::writer::SerializedFileWriter;
@@ -344,6 +405,18 @@ mod tests {
             let refused = Table::read(&folder.path().join("t.parquet")).unwrap_err().to_string();
             assert!(refused.contains(problem), "{refused}");
         }
+    }
+
+    #[test]
+    fn no_more_is_taken_than_the_rows_and_the_memory_allow() {
+        let path = Path::new("t.parquet");
+        let room = Room { rows: 3, memory: Some(1000), text: Cell::new(0) };
+        room.check_cells(path, "x", 2).unwrap();
+        room.take_text(path, "x", 1000).unwrap();
+        let many = room.check_cells(path, "x", 3).unwrap_err().to_string();
+        assert!(many.contains("column `x` has more cells than the 3 that are announced"), "{many}");
+        let long = room.take_text(path, "x", 1).unwrap_err().to_string();
+        assert!(long.contains("up to column `x` needs about 1001 bytes of memory"), "{long}");
     }
 
     #[test]
