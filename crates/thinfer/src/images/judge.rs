@@ -28,14 +28,15 @@ pub struct Judged {
 /// and in the shape of the run, with the snapshots that share the final mask.
 pub fn judge(run: &ImageRun, foreign: &[(String, Images)], on: Option<&OnCuda>) -> Result<Judged> {
     let (network, data, config) = (&run.info.network, &run.data, &run.info.config);
-    let snapshots: Vec<Snapshot> = run.results.iter().flat_map(|r| r.snapshots.clone()).collect();
-    let probabilities = classify(network, &snapshots, &data.test, &data.augment, on)?;
+    let snapshots: Vec<&Snapshot> = run.results.iter().flat_map(|r| &r.snapshots).collect();
+    let probabilities =
+        classify(network, snapshots.iter().copied(), &data.test, &data.augment, on)?;
     let headline = sharing_final_mask(&run.results);
-    let members: Vec<Snapshot> = headline.iter().map(|&at| snapshots[at].clone()).collect();
     let foreign = foreign
         .iter()
         .map(|(name, images)| {
-            let probabilities = classify(network, &members, images, &data.augment, on)?;
+            let members = headline.iter().map(|&at| snapshots[at]);
+            let probabilities = classify(network, members, images, &data.augment, on)?;
             Ok(ForeignImages { name: name.clone(), probabilities })
         })
         .collect::<Result<Vec<_>>>()?;

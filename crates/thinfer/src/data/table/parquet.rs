@@ -1,6 +1,5 @@
 //! Parquet files: flat columns of numbers, truth values, text and decimals.
 
-use std::fs::File;
 use std::path::Path;
 
 use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
@@ -17,6 +16,7 @@ use super::{
     check_rows, infinite_cell, is_missing_text, number_text,
 };
 use crate::error::{Error, Result};
+use crate::files::regular;
 
 /// Values decoded at once.
 const BATCH: usize = 8192;
@@ -31,7 +31,7 @@ pub(super) fn read(path: &Path, options: &ReadOptions) -> Result<Found> {
 }
 
 fn read_sound(path: &Path, options: &ReadOptions) -> Result<Found> {
-    let file = File::open(path).map_err(|e| Error::file("read", path, e))?;
+    let file = regular::open(path).map_err(|e| Error::file("read", path, e))?;
     let reader = SerializedFileReader::new(file).map_err(|e| broken(path, &e))?;
     let meta = reader.metadata();
     let kinds = kinds(path, meta)?;
@@ -237,7 +237,7 @@ mod tests {
     /// with `odd` there are infinite numbers and bytes that are not text.
     fn file(schema: &str, odd: bool) -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();
-        let file = File::create(folder.path().join("t.parquet")).unwrap();
+        let file = std::fs::File::create(folder.path().join("t.parquet")).unwrap();
         let schema = parse_message_type(&format!("message m {{ {schema} }}")).unwrap();
         let null = schema.get_fields().iter().any(|field| field.is_optional());
         let mut writer = SerializedFileWriter::new(file, Arc::new(schema), Arc::default()).unwrap();
