@@ -11,6 +11,7 @@ mod hostile;
 mod images;
 mod interrupt;
 mod look;
+mod resources;
 mod selectors;
 mod stubs;
 mod subnetwork;
