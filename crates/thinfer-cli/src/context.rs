@@ -7,6 +7,7 @@ use serde_json::Value;
 use thinfer::train::{Observer, Record};
 
 use crate::cli::Flags;
+use crate::terminal;
 
 /// How the program was asked to talk.
 pub(crate) struct Context {
@@ -43,19 +44,23 @@ impl Context {
     /// Says something on stderr that the user should know.
     pub(crate) fn notice(&self, text: &str) {
         if !self.flags.quiet {
-            to_stderr(&format!("{} {text}", colored("notice:", "33")));
+            to_stderr_as("notice:", "33", text);
         }
     }
 
     /// Says something on stderr without which the result is read wrongly, also when it is to be quiet.
     #[expect(clippy::unused_self, reason = "beside `notice`, which asks how to talk")]
     pub(crate) fn warning(&self, text: &str) {
-        to_stderr(&format!("{} {text}", colored("warning:", "33")));
+        to_stderr_as("warning:", "33", text);
     }
 
     /// Prints a result: `json` with `--json`, the text otherwise.
     pub(crate) fn result(&self, json: &Value, text: impl FnOnce() -> String) -> anyhow::Result<()> {
-        let text = if self.flags.json { json.to_string() } else { text() };
+        let text = if self.flags.json {
+            terminal::shown_json(&json.to_string())
+        } else {
+            terminal::shown(&text()).into_owned()
+        };
         to_stdout(|out| writeln!(out, "{}", text.trim_end()))
     }
 }
@@ -73,10 +78,15 @@ impl Observer for Context {
     }
 }
 
-/// Writes a result to stdout. A reader that has seen enough (`thinfer … | head`) is no failure.
-pub(crate) fn to_stdout(
+/// Writes data to stdout, which a terminal gets as text that it does not obey.
+pub(crate) fn data_to_stdout(
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> anyhow::Result<()> {
+    to_stdout(|out| terminal::write_data(out, write))
+}
+
+/// Writes a result to stdout. A reader that has seen enough (`thinfer … | head`) is no failure.
+fn to_stdout(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
     match write(&mut out).and_then(|()| out.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => bail!(
@@ -88,11 +98,17 @@ pub(crate) fn to_stdout(
 
 /// Writes a line to stderr; where that cannot be written there is nobody to tell.
 pub(crate) fn to_stderr(text: &str) {
-    let _ = writeln!(io::stderr().lock(), "{text}");
+    let _ = writeln!(io::stderr().lock(), "{}", terminal::shown(text));
+}
+
+/// The same after a word in a colour that says what it is.
+pub(crate) fn to_stderr_as(label: &str, code: &str, text: &str) {
+    let label = colored(label, code);
+    let _ = writeln!(io::stderr().lock(), "{label} {}", terminal::shown(text));
 }
 
 /// The text in a colour, where stderr is a terminal and `NO_COLOR` is not set.
-pub(crate) fn colored(text: &str, code: &str) -> String {
+fn colored(text: &str, code: &str) -> String {
     let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
         || std::env::var_os("TERM").is_some_and(|value| value == "dumb")
         || !io::stderr().is_terminal();

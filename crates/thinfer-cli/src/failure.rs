@@ -7,7 +7,7 @@ use std::sync::Mutex;
 
 use thinfer::Error;
 
-use crate::context::{colored, to_stderr};
+use crate::context::{to_stderr, to_stderr_as};
 
 /// Where the last panic was.
 static PLACE: Mutex<Option<String>> = Mutex::new(None);
@@ -33,10 +33,10 @@ pub(crate) fn report_bug(payload: &(dyn Any + Send)) -> ExitCode {
     let text = text.or_else(|| payload.downcast_ref::<String>().cloned());
     let what = text.unwrap_or_else(|| "something that cannot happen did".into());
     let place = PLACE.lock().ok().and_then(|place| place.clone()).unwrap_or_default();
-    to_stderr(&format!(
-        "{} thinfer hit a bug: {what} ({place}); please report it with the command and its input",
-        colored("error:", "31")
-    ));
+    let text = format!(
+        "thinfer hit a bug: {what} ({place}); please report it with the command and its input"
+    );
+    to_stderr_as("error:", "31", &text);
     ExitCode::FAILURE
 }
 
@@ -47,7 +47,7 @@ pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
         // The user did this; the outermost message says how to go on.
         to_stderr(&error.to_string());
     } else {
-        to_stderr(&describe(error));
+        to_stderr_as("error:", "31", &describe(error));
     }
     ExitCode::from(code)
 }
@@ -59,7 +59,7 @@ fn describe(error: &anyhow::Error) -> String {
             lines.push(cause);
         }
     }
-    format!("{} {}", colored("error:", "31"), lines.join("\n  caused by: "))
+    lines.join("\n  caused by: ")
 }
 
 #[cfg(test)]
@@ -74,10 +74,10 @@ mod tests {
         let error = anyhow::Error::from(Error::file("write", Path::new("a.csv"), source));
         assert_eq!(
             describe(&error),
-            "error: could not write a.csv: no storage space. Free some space and try again"
+            "could not write a.csv: no storage space. Free some space and try again"
         );
         let error = anyhow::anyhow!("inner").context("outer");
-        assert_eq!(describe(&error), "error: outer\n  caused by: inner");
+        assert_eq!(describe(&error), "outer\n  caused by: inner");
     }
 
     #[test]

@@ -19,10 +19,12 @@ mod run_folder;
 mod shell;
 mod signals;
 mod summary;
+mod terminal;
 mod text_table;
 mod time_left;
 mod worth;
 
+use std::borrow::Cow;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -41,11 +43,20 @@ fn run() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => {
             // Where the help or the message cannot be written there is nobody to tell.
-            let _ = error.print();
+            let text = error.render().to_string();
+            match terminal::shown(&text) {
+                Cow::Owned(shown) => context::to_stderr(shown.trim_end()),
+                Cow::Borrowed(_) => drop(error.print()),
+            }
             return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
         }
     };
     let context = Context::new(cli.flags);
+    if let Some((there, wanted)) = thinfer::threads::prepare() {
+        context.notice(&format!(
+            "the system gives this program {there} more threads and not {wanted}, so it is slower; raise the limit (`ulimit -u`, or that of the container), or end other programs"
+        ));
+    }
     match cli.command.run(&context) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => failure::report(&error),

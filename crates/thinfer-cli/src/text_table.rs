@@ -1,7 +1,11 @@
 //! Small tables of text: the first column to the left, the others to the right.
 
+use crate::terminal::shown_name;
+
 /// The rows with their cells in line, two blanks between columns.
 pub(crate) fn align(rows: &[Vec<String>]) -> String {
+    let shown = |row: &Vec<String>| row.iter().map(|cell| shown_name(cell)).collect();
+    let rows: Vec<Vec<String>> = rows.iter().map(shown).collect();
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {
         let cells = rows.iter().filter_map(|row| row.get(column));

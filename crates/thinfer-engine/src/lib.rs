@@ -49,6 +49,6 @@ pub use mixture::{Draw, Law, Mixture};
 pub use network::{Network, NetworkBuilder, Node, NodeId, Op, Shape, Window};
 pub use ops::loss::{Loss, Scale};
 pub use param::{Param, ParamTable, Role};
-pub use plan::{ExactPlan, Plan};
+pub use plan::{ExactPlan, Passes, Plan};
 pub use source::join_bytes;
 pub use vectorize::{vector_unit, vectorize};

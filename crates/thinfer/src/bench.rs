@@ -190,7 +190,9 @@ fn on_gpu(index: usize, network: &Network, options: &Options) -> Result<Bench> {
     // One batch, which is made again and again.
     let rows = batch;
     // Its bytes, classes and places in the order lie in the memory of the machine, too.
-    memory::check(network, batch, (shape.len() + 8) as u64, available_memory())?;
+    let an_image = (shape.len() + 8) as u64;
+    let of_batch = |batch: usize| an_image.saturating_mul(batch as u64);
+    memory::check(network, batch, of_batch, available_memory())?;
     let key = Key::new(1, 0, Stream::Inputs);
     let bytes: Vec<u8> = (0..rows * shape.len()).map(|i| key.below(0, i, 256) as u8).collect();
     let classes: Vec<u32> = (0..rows).map(|row| (row * 7 % network.output_len()) as u32).collect();
@@ -249,7 +251,8 @@ fn on_gpu(index: usize, network: &Network, options: &Options) -> Result<Bench> {
 
 fn cpu(network: &Network, options: &Options) -> Result<Bench> {
     let batch = options.batch;
-    memory::check(network, batch, memory::activation_bytes(network), available_memory())?;
+    let of_batch = |batch: usize| memory::cpu_batch(network, batch);
+    memory::check(network, batch, of_batch, available_memory())?;
 
     let data = random_batch(network, batch)?;
     let rows: Vec<u32> = (0..batch as u32).collect();

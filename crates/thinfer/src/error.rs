@@ -104,6 +104,9 @@ impl Error {
         let advice = match source.kind() {
             std::io::ErrorKind::NotFound => "Check the path",
             std::io::ErrorKind::IsADirectory => "Give the path of a file, not of a folder",
+            std::io::ErrorKind::InvalidInput if action == "read" => {
+                "Give the path of the right file"
+            }
             std::io::ErrorKind::NotADirectory | std::io::ErrorKind::AlreadyExists => {
                 "A file is where a folder should be; choose another place"
             }

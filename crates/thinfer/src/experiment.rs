@@ -6,7 +6,7 @@ use std::sync::Arc;
 use thinfer_engine::noise::{Key, Stream};
 use thinfer_engine::{Law, Loss, Mixture, Network, Shape};
 
-use crate::config::{Config, MethodKind, NoiseModel, PruneConfig};
+use crate::config::{Config, Members, MethodKind, NoiseModel, PruneConfig};
 use crate::data::{Bundle, ImageData, Task};
 use crate::error::{Error, Result};
 use crate::methods::Method;
@@ -27,6 +27,8 @@ use crate::train::{ChainSpec, Freezing, Schedules, Trace};
 
 /// Records in a history, at most about this many.
 const RECORDS: usize = 500;
+/// Samples of a chain, at most: each is a file of its own, and all are held in memory.
+const MOST_SAMPLES: usize = 100_000;
 /// The share of a layer's kept weights that have to settle before it is frozen whole.
 const LAYER_SHARE: f64 = 0.9;
 
@@ -347,6 +349,17 @@ pub fn chain_specs<'a>(config: &Config, data: impl Into<Problem<'a>>) -> Result<
             clock.epochs
         );
         return Err(Error::config("schedule.step_size.cycles", problem));
+    }
+    if config.train.members == Members::Snapshots {
+        let each = config.train.samples_per_cycle;
+        let count: usize = cycles.iter().map(|cycle| cycle.len().min(each)).sum();
+        if count > MOST_SAMPLES {
+            let problem = format!(
+                "is {each}, which makes {count} samples a chain in {} cycles, and at most {MOST_SAMPLES} can be kept; give a smaller one, or fewer schedule.step_size.cycles",
+                cycles.len()
+            );
+            return Err(Error::config("train.samples_per_cycle", problem));
+        }
     }
     let sample_epochs = config.sample_epochs();
     let record_every =

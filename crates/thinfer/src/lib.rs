@@ -56,6 +56,7 @@ pub mod selectors;
 pub mod selftest;
 pub mod shrink;
 pub mod subnetwork;
+pub mod threads;
 pub mod train;
 pub mod weights;
 

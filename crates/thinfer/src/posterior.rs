@@ -92,7 +92,7 @@ impl Posterior {
             ));
         }
         let outputs = self.network.output_len();
-        let mut plan = Plan::new(&self.network, ROWS.min(data.rows().max(1)))?;
+        let mut plan = Plan::for_predictions(&self.network, rows_at_once(data.rows()))?;
         let mut raw = vec![0.0; data.rows() * outputs];
         let mut each = |member: &Snapshot| -> Result<Vec<f32>> {
             plan.forward(&member.weights, &member.stats, data, 0..data.rows(), &mut raw)?;
@@ -134,6 +134,11 @@ impl Posterior {
             }
         }
     }
+}
+
+/// How many of so many rows go through a network at once.
+pub(crate) fn rows_at_once(rows: usize) -> usize {
+    ROWS.min(rows.max(1))
 }
 
 /// Class probabilities from the network's outputs for one row.

@@ -1,6 +1,7 @@
 //! A run in a folder: made, trained, gone on with, and opened again.
 
 mod folder;
+pub(crate) mod memory;
 mod remove;
 mod resume;
 
@@ -11,16 +12,17 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use thinfer_engine::augment::Augment;
-use thinfer_engine::{Dataset, Network, Shape};
+use thinfer_engine::{Network, Shape};
 
 pub(crate) use self::folder::info_from_bytes;
 pub use self::folder::read_info;
+pub use self::memory::{ImageWork, MemoryPlan, Work};
 use self::remove::remove_run;
 pub use self::remove::remove_samples;
 use self::resume::check_data;
 use crate::config::Config;
 use crate::data::images::Broken;
-use crate::data::table::{available_memory, check_memory};
+use crate::data::table::available_memory;
 use crate::data::{Bundle, ImageData, Schema};
 use crate::error::{Error, Result};
 use crate::evaluate::{Evaluation, blown_up_chains, evaluate, untrained_loss};
@@ -307,9 +309,11 @@ pub fn train_and_hold(
     folder::look(config, folder, mode, &Silent)?;
     let data = Data::load(config)?;
     let specs = chain_specs(config, data.problem())?;
-    let bytes = check_plan(&specs, config)?;
     let mut info = describe(config, &data, &specs, control)?;
-    control.observer.begins(&info, bytes + data_bytes(&data));
+    let work = Work::of(data.examples(), info.rows.2, control.device, threads);
+    let plan = MemoryPlan::new(&specs, &work);
+    memory::check(&plan, &specs, &work, config, available_memory())?;
+    control.observer.begins(&info, plan.total());
     let notice = |note: &String| control.observer.notice(note);
     data.notes().iter().chain(&info.unreadable.notes()).for_each(notice);
     fs::create_dir_all(folder).map_err(|e| Error::file("create", folder, e))?;
@@ -392,10 +396,8 @@ pub fn open_posterior(folder: &Path, observer: &dyn Observer) -> Result<(RunInfo
 
 /// Bytes of weights, state and masks that the method of a run keeps, all chains together.
 pub fn method_bytes(info: &RunInfo) -> Result<usize> {
-    let weights = info.network.params().len();
     // What `Arena::method_bytes` counts, without the memory for it.
-    let chain = |spec: &ChainSpec| weights * (4 * (1 + spec.method.state_buffers()) + 1);
-    Ok(bare_specs(info)?.iter().map(chain).sum())
+    Ok(bare_specs(info)?.iter().map(|spec| memory::method_bytes(spec) as usize).sum())
 }
 
 /// Chains that can be loaded but not trained, made without the data.
@@ -411,34 +413,6 @@ fn bare_specs(info: &RunInfo) -> Result<Vec<ChainSpec>> {
             chain_specs(&info.config, Problem { train_rows, fingerprint, inputs })
         }
     }
-}
-
-fn data_bytes(data: &Data) -> u64 {
-    let numbers = |part: &Dataset| part.inputs().len() + part.targets().len();
-    match data {
-        Data::Table(data) => {
-            4 * [&data.train, &data.validation, &data.test].map(numbers).iter().sum::<usize>()
-                as u64
-        }
-        Data::Images(data) => (data.train.held_bytes() + data.test.held_bytes()) as u64,
-    }
-}
-
-/// The memory plan of the chains, in bytes: stops before the run where it does not fit.
-fn check_plan(specs: &[ChainSpec], config: &Config) -> Result<u64> {
-    let Some(spec) = specs.first() else { return Ok(0) };
-    let weights = spec.network.params().len() as u64;
-    // Weights, two state buffers, gradient, forward copy, masks; every snapshot once more with its
-    // mask; and the plan's lanes.
-    let snapshots = spec.sample_epochs.len() as u64;
-    let chain = weights.checked_mul(21 + 5 * snapshots + 4 * 16);
-    let bytes = chain.and_then(|c| c.checked_mul(config.chains as u64));
-    let what = format!(
-        "a run of {} chains, {weights} weights and {snapshots} snapshots a chain",
-        config.chains
-    );
-    check_memory(&what, bytes, available_memory())?;
-    Ok(bytes.unwrap_or_default())
 }
 
 fn describe(

@@ -12,9 +12,10 @@ use thinfer_engine::noise::{Key, Stream, philox4x32};
 use thinfer_engine::{Arena, Dataset, Loss, Network, NetworkBuilder, Plan, Shape, Window};
 
 use crate::bench::{example_method, random_batch, usual_input};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::methods::{Method, Rates, Tick, initialize};
 use crate::model::image_network;
+use crate::threads::Threads;
 
 /// One comparison.
 #[derive(Clone, Debug, Serialize)]
@@ -192,10 +193,7 @@ fn threads(model: &str, batch: usize) -> Result<Check> {
 
 /// Gradient, weights and running statistics after a step on so many threads.
 fn step_on(threads: usize, network: &Network, data: &Dataset) -> Result<Vec<f32>> {
-    let pool = rayon::ThreadPoolBuilder::new()
-        .num_threads(threads)
-        .build()
-        .map_err(|e| Error::Memory(format!("no threads could be started: {e}")))?;
+    let pool = Threads::new(threads);
     pool.install(|| {
         let method = example_method();
         let mut arena = Arena::new(network, method.state_buffers());

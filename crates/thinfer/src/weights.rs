@@ -13,7 +13,7 @@ use safetensors::tensor::{Dtype, TensorView};
 use thinfer_engine::{Network, Op, Param, Shape};
 
 use crate::error::{Error, Result};
-use crate::files::write_whole;
+use crate::files::{regular, write_whole};
 use crate::posterior::Tensors;
 
 /// A set of weights and the running statistics that belong to it.
@@ -32,7 +32,7 @@ pub fn write(path: &Path, network: &Network, weights: &Weights) -> Result<()> {
 
 /// Reads a file of PyTorch or of [`write()`]. Missing, unknown and misshapen tensors are all named.
 pub fn read(path: &Path, network: &Network) -> Result<Weights> {
-    let bytes = std::fs::read(path).map_err(|e| Error::file("read", path, e))?;
+    let bytes = regular::read(path).map_err(|e| Error::file("read", path, e))?;
     from_bytes(path, network, &bytes)
 }
 

@@ -64,6 +64,10 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<()> {
             format!("interrupted after a checkpoint; go on with `{}`", args.resuming(&folder))
         })
     })?;
+    interrupt::end_at_once(format!(
+        "interrupted after training; evaluate the run with `{}`",
+        args.resuming(&folder)
+    ));
     let worth = Worth::of(&run, &[], &chosen)?;
     let evaluation = worth.json()?;
     let evaluation_path = folder.join("evaluation.json");

@@ -154,3 +154,84 @@ fn hostile_names_of_classes_and_folders_stay_text_in_reports_and_figures() {
     workspace.succeeds(&draw);
     checked(&workspace, "figures/figure2.svg");
 }
+
+/// What a terminal gets has nothing in it that it would obey.
+fn quiet(what: &str, text: &str) {
+    let controls: Vec<char> =
+        text.chars().filter(|c| c.is_control() && !matches!(c, '\n' | '\t')).collect();
+    assert!(controls.is_empty(), "{what}: control characters {controls:?} in\n{text}");
+}
+
+#[test]
+fn hostile_names_of_a_table_stay_text_on_a_terminal() {
+    let workspace = Workspace::new();
+    let name = format!("{ESCAPE}.csv");
+    table(&workspace, &name);
+    let (path, target) = (format!("data.path={name}"), format!("data.target={ESCAPE}"));
+    let missing = format!("no{ESCAPE}");
+    workspace.write("own.toml", "[prune]\nwarm_up_epochs = 4\n[schedule.step_size]\ncycles = 2\n");
+    let set = ["data.kind=table", path.as_str(), target.as_str(), "train.epochs=20"];
+    let set: Vec<&str> = set.iter().flat_map(|set| ["--set", set]).collect();
+    let run = format!("run{ESCAPE}");
+    let train = [&["train", "own.toml", "--out", run.as_str()][..], &set].concat();
+    let unknown = format!("{ESCAPE}=1");
+    let cases: [(i32, Vec<&str>); 11] = [
+        (0, vec!["select", &name, "--target", ESCAPE]),
+        (0, vec!["select", &name, "--target", ESCAPE, "--json"]),
+        (0, train),
+        (0, vec!["eval", &run]),
+        (0, vec!["eval", &run, "--json"]),
+        (0, vec!["predict", &run, &name, "--json"]),
+        (2, vec!["train", "own.toml", "--out", &run, "--set", &unknown]),
+        (2, vec!["select", &name, "--target", &missing]),
+        (1, vec!["eval", &missing]),
+        (1, vec!["predict", &run, &missing]),
+        (2, vec![ESCAPE]),
+    ];
+    let mut shown = 0;
+    for (code, arguments) in cases {
+        let outcome = workspace.run(&arguments);
+        assert_eq!(outcome.code, Some(code), "{arguments:?}: {}", outcome.stderr);
+        for text in [&outcome.stdout, &outcome.stderr] {
+            quiet(&format!("{arguments:?}"), text);
+            shown +=
+                usize::from(text.contains("\\u{1b}[31mred") || text.contains("\\u001b[31mred"));
+        }
+    }
+    assert!(shown >= 8, "hostile names were shown {shown} times only");
+}
+
+#[test]
+fn hostile_names_of_classes_and_files_stay_text_on_a_terminal() {
+    let workspace = Workspace::new();
+    for at in 0..12u8 {
+        let part = ["train", "val"][usize::from(at % 2)];
+        let class = [ESCAPE, "dog"][usize::from(at / 6)];
+        let path = workspace.path("pictures").join(part).join(class).join(format!("{at}.png"));
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, crate::data::PIXEL).unwrap();
+    }
+    let broken = format!("pictures/val/dog/{ESCAPE}.png");
+    fs::write(workspace.path(&broken), "garbage").unwrap();
+    workspace.write(
+        "own.toml",
+        "[data]\nkind = \"images\"\nimage_size = 28\npath = \"pictures\"\n[model]\nname = \"lenet\"\n\
+         [prune]\nwarm_up_epochs = 1\n[schedule.step_size]\nvalue = 0.05\ncycles = 2\n[train]\n\
+         epochs = 4\nbatch = 4\nsamples_per_cycle = 1\n",
+    );
+    let cases: [(i32, &[&str]); 5] = [
+        (0, &["data", "check", "pictures"]),
+        (0, &["train", "own.toml"]),
+        (0, &["eval", "runs/own"]),
+        (1, &["predict", "runs/own", &broken]),
+        (0, &["predict", "runs/own", "pictures", "--json"]),
+    ];
+    for (code, arguments) in cases {
+        let outcome = workspace.run(arguments);
+        assert_eq!(outcome.code, Some(code), "{arguments:?}: {}{}", outcome.stdout, outcome.stderr);
+        let both = outcome.stdout + &outcome.stderr;
+        quiet(&format!("{arguments:?}"), &both);
+        let named = both.contains("\\u{1b}[31mred") || both.contains("\\u001b[31mred");
+        assert!(named, "{arguments:?} does not show the name:\n{both}");
+    }
+}

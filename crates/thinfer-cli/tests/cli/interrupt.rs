@@ -210,3 +210,36 @@ fn cv_adam_survives_being_killed() {
 fn sgd_survives_being_killed() {
     killed(&["method.kind=sgd"]);
 }
+
+/// A Rank-1 network whose test images take long to score: each is looked at 20,000 times. That a
+/// run goes on from there to the same bits is tested beside `run_chain`.
+#[test]
+fn a_run_that_scores_test_images_for_long_stops_soon() {
+    let workspace = Workspace::new();
+    let config = |draws: usize, rows: usize| {
+        format!(
+            "[data]\nkind = \"shapes\"\ntrain_rows = 32\ntest_rows = {rows}\n[model]\nname = \"lenet\"\n\
+             [method]\nkind = \"rank1\"\nmembers = 2\ndraws = {draws}\n[schedule.step_size]\n\
+             value = 0.01\ncycles = 1\n[train]\nepochs = 2\nbatch = 32\nsamples_per_cycle = 1\n\
+             checkpoint_steps = 1\n"
+        )
+    };
+    workspace.write("long.toml", &config(10_000, 500));
+    let train = ["train", "long.toml", "--quiet", "--out", "long"];
+    let mut child = start_until(&workspace, &train, "long/run.json");
+    sleep(Duration::from_millis(500));
+    signal(&child, "TERM");
+    let sent = Instant::now();
+    while child.try_wait().unwrap().is_none() {
+        if sent.elapsed() > Duration::from_secs(20) {
+            child.kill().unwrap();
+            panic!("the run did not stop");
+        }
+        sleep(Duration::from_millis(5));
+    }
+    let outcome = child.wait_with_output().unwrap();
+    let said = String::from_utf8(outcome.stderr).unwrap();
+    assert_eq!(outcome.status.code(), Some(130), "{said}");
+    assert!(said.contains("interrupted after a checkpoint"), "{said}");
+    assert!(workspace.path("long/chain-0/checkpoint").exists());
+}

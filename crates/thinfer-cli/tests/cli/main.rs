@@ -11,6 +11,7 @@ mod hostile;
 mod images;
 mod interrupt;
 mod look;
+mod resources;
 mod samples;
 mod selectors;
 mod stubs;

@@ -68,6 +68,11 @@ impl Conv {
         if self.is_padded() { self.images * self.padded.len() + SLACK } else { 0 }
     }
 
+    /// Places of pixels that it keeps.
+    pub(crate) fn table_len(&self) -> usize {
+        self.windows.len() + self.columns.len()
+    }
+
     /// Numbers of packed weights.
     pub(crate) fn packed_len(&self) -> usize {
         self.kernel() * self.to.channels.next_multiple_of(LANES)

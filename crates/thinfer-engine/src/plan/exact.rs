@@ -1,4 +1,4 @@
-use super::{check, layers};
+use super::{Passes, check, layers};
 use crate::dataset::Dataset;
 use crate::error::EngineError;
 use crate::mixture::Draw;
@@ -17,7 +17,8 @@ impl ExactPlan {
         if most_rows.checked_mul(columns).is_none() {
             return Err(EngineError::Overflow { what: "a batch", rows: most_rows, columns });
         }
-        Ok(Self { exec: layers::Exec::new(network, most_rows), most_rows })
+        let exec = layers::Exec::new(network, most_rows, Passes::ForwardAndBack);
+        Ok(Self { exec, most_rows })
     }
 
     /// Says what makes the random channel scales of the following passes, where there are any.

@@ -23,6 +23,22 @@ pub use exact::ExactPlan;
 pub struct Plan {
     exec: Exec,
     most_rows: usize,
+    passes: Passes,
+}
+
+/// What a plan has buffers for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Passes {
+    /// Gradients and predictions.
+    ForwardAndBack,
+    /// Predictions alone.
+    Forward,
+}
+
+/// Bytes of some buffers of numbers of `size` bytes.
+fn bytes_of(lens: &[usize], size: usize) -> u64 {
+    let bytes = |len: &usize| (*len as u64).saturating_mul(size as u64);
+    lens.iter().map(bytes).fold(0, u64::saturating_add)
 }
 
 /// Networks of linear layers go row by row from input to output, the smallest with rows side by side;
@@ -33,21 +49,57 @@ enum Exec {
     Layers(layers::Exec<f32>),
 }
 
+/// Which of them runs a network.
+enum Kind {
+    Turned,
+    Rows,
+    Layers,
+}
+
+impl Kind {
+    fn of(network: &Network, most_rows: usize) -> Self {
+        if turned::fits(network, most_rows) {
+            Kind::Turned
+        } else if network.nodes().iter().all(|n| rows::runs(&n.op)) {
+            Kind::Rows
+        } else {
+            Kind::Layers
+        }
+    }
+}
+
 impl Plan {
     /// Plans `network` for batches of up to `most_rows` rows.
     pub fn new(network: &Network, most_rows: usize) -> Result<Self, EngineError> {
+        Self::with(network, most_rows, Passes::ForwardAndBack)
+    }
+
+    /// The same for predictions alone, which take about half of the memory.
+    pub fn for_predictions(network: &Network, most_rows: usize) -> Result<Self, EngineError> {
+        Self::with(network, most_rows, Passes::Forward)
+    }
+
+    fn with(network: &Network, most_rows: usize, passes: Passes) -> Result<Self, EngineError> {
         let columns = network.input_len();
-        if most_rows.checked_mul(columns).is_none() {
+        let bytes = Self::bytes_of(network, most_rows, passes);
+        if most_rows.checked_mul(columns).is_none() || bytes > isize::MAX as u64 {
             return Err(EngineError::Overflow { what: "a batch", rows: most_rows, columns });
         }
-        let exec = if turned::fits(network, most_rows) {
-            Exec::Turned(turned::Exec::new(network))
-        } else if network.nodes().iter().all(|n| rows::runs(&n.op)) {
-            Exec::Rows(rows::Exec::new(network, most_rows))
-        } else {
-            Exec::Layers(layers::Exec::new(network, most_rows))
+        let exec = match Kind::of(network, most_rows) {
+            Kind::Turned => Exec::Turned(turned::Exec::new(network, passes)),
+            Kind::Rows => Exec::Rows(rows::Exec::new(network, most_rows, passes)),
+            Kind::Layers => Exec::Layers(layers::Exec::new(network, most_rows, passes)),
         };
-        Ok(Self { exec, most_rows })
+        Ok(Self { exec, most_rows, passes })
+    }
+
+    /// Bytes that a plan takes, without taking them; [`u64::MAX`] where they cannot be counted.
+    pub fn bytes_of(network: &Network, most_rows: usize, passes: Passes) -> u64 {
+        match Kind::of(network, most_rows) {
+            Kind::Turned => turned::bytes(network, passes, size_of::<f32>()),
+            Kind::Rows => rows::bytes::<f32>(network, most_rows, passes),
+            Kind::Layers => layers::bytes(network, most_rows, passes, size_of::<f32>()),
+        }
     }
 
     /// The mean loss over `rows`, once for every member of a mixture, and its gradient in the arena, whose running statistics move too.
@@ -78,6 +130,10 @@ impl Plan {
         gradient: &mut [f32],
     ) -> Result<f64, EngineError> {
         self.check([weights.len(), stats.len()], data, rows, true)?;
+        if self.passes == Passes::Forward {
+            let what = "the gradient of a plan for predictions";
+            return Err(EngineError::Size { what, got: gradient.len(), expected: 0 });
+        }
         if gradient.len() != weights.len() {
             let (got, expected) = (gradient.len(), weights.len());
             return Err(EngineError::Size { what: "the gradient", got, expected });
@@ -146,11 +202,7 @@ impl Plan {
 
     /// Bytes that the plan holds.
     pub fn bytes(&self) -> usize {
-        match &self.exec {
-            Exec::Turned(exec) => exec.bytes(),
-            Exec::Rows(exec) => exec.bytes(),
-            Exec::Layers(exec) => exec.bytes(),
-        }
+        Self::bytes_of(self.network(), self.most_rows, self.passes) as usize
     }
 
     fn check(

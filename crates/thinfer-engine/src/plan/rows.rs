@@ -5,6 +5,7 @@ use rayon::prelude::*;
 use crate::dataset::Dataset;
 use crate::network::{Network, NodeId, Op};
 use crate::ops::{add, channels, linear, loss, narrow, relu, tanh};
+use crate::plan::{Passes, bytes_of};
 use crate::real::Real;
 use crate::vectorize::vectorize;
 
@@ -37,21 +38,27 @@ struct Narrow {
     live: Option<Vec<u32>>,
 }
 
+/// The node of such a first layer, and its weights.
+fn narrow_layer<T: Real>(network: &Network) -> Option<(usize, usize)> {
+    T::singles(&[])?;
+    let mut readers =
+        network.nodes().iter().enumerate().filter(|(_, n)| n.inputs.contains(&NodeId(0)));
+    let (node, reader) = readers.next()?;
+    let Op::Linear { weight, .. } = reader.op else { return None };
+    let (inputs, outputs) = (network.input_len(), reader.shape.len());
+    let fits = outputs <= narrow::MOST_OUTPUTS && inputs >= narrow::LEAST_INPUTS;
+    (fits && readers.next().is_none()).then_some((node, weight))
+}
+
 impl Narrow {
-    fn of<T: Real>(network: &Network) -> Option<Self> {
-        T::singles(&[])?;
-        let mut readers =
-            network.nodes().iter().enumerate().filter(|(_, n)| n.inputs.contains(&NodeId(0)));
-        let (node, reader) = readers.next()?;
-        let Op::Linear { weight, .. } = reader.op else { return None };
-        let (inputs, outputs) = (network.input_len(), reader.shape.len());
-        let fits = outputs <= narrow::MOST_OUTPUTS && inputs >= narrow::LEAST_INPUTS;
-        (fits && readers.next().is_none()).then(|| Self {
+    fn of<T: Real>(network: &Network, lengths: &Lengths) -> Option<Self> {
+        let (node, weight) = narrow_layer::<T>(network)?;
+        Some(Self {
             node,
-            outputs,
+            outputs: network.nodes()[node].shape.len(),
             place: network.params()[weight].range(),
             trained: network.trains(weight),
-            packed: vec![0.0; narrow::packed_len(outputs, inputs)],
+            packed: vec![0.0; lengths.packed],
             live: None,
         })
     }
@@ -77,12 +84,55 @@ struct Lane<T> {
     loss: f64,
 }
 
-impl<T> Lane<T> {
-    fn bytes(&self) -> usize {
-        let activations: usize = self.values.iter().chain(&self.slopes).map(Vec::len).sum();
-        size_of::<T>() * (activations + self.gradient.len())
-            + 4 * (self.targets.len() + self.packed.len())
+/// Numbers of each buffer of a lane: what makes them and what counts them read the same.
+struct Lengths {
+    values: Vec<usize>,
+    slopes: Vec<usize>,
+    targets: usize,
+    gradient: usize,
+    /// The weights of the narrow first layer, outside the lanes; 0 where there is none.
+    packed: usize,
+    /// Their gradient.
+    packed_slopes: usize,
+}
+
+impl Lengths {
+    fn new<T: Real>(network: &Network, most_rows: usize, passes: Passes) -> Self {
+        let block = block_rows(network).min(most_rows.max(1));
+        let narrow = narrow_layer::<T>(network);
+        let buffers = |input: bool, others: bool| -> Vec<usize> {
+            let len = |i: usize, n: usize| {
+                let there = if i == 0 { input } else { others };
+                if there { n * block } else { 0 }
+            };
+            let nodes = network.nodes().iter().enumerate();
+            nodes.map(|(i, node)| len(i, node.shape.len())).collect()
+        };
+        let trains = passes == Passes::ForwardAndBack;
+        let in_training = |len: usize| if trains { len } else { 0 };
+        let packed = |(node, _): (usize, usize)| {
+            narrow::packed_len(network.nodes()[node].shape.len(), network.input_len())
+        };
+        Self {
+            values: buffers(narrow.is_none(), true),
+            slopes: buffers(false, trains),
+            targets: in_training(network.loss().target_len(network.output_len()) * block),
+            gradient: in_training(network.params().len()),
+            packed: narrow.map_or(0, packed),
+            packed_slopes: in_training(narrow.map_or(0, packed)),
+        }
     }
+}
+
+/// Bytes of the buffers of a plan.
+pub(crate) fn bytes<T: Real>(network: &Network, most_rows: usize, passes: Passes) -> u64 {
+    let lengths = Lengths::new::<T>(network, most_rows, passes);
+    let size = size_of::<T>();
+    let lane = bytes_of(&lengths.values, size)
+        + bytes_of(&lengths.slopes, size)
+        + bytes_of(&[lengths.gradient], size)
+        + bytes_of(&[lengths.targets, lengths.packed_slopes], 4);
+    lane * lane_count(network, most_rows) as u64 + bytes_of(&[lengths.packed], 4)
 }
 
 /// Whether an operation works row by row.
@@ -92,35 +142,22 @@ pub(crate) fn runs(op: &Op) -> bool {
 }
 
 impl<T: Real> Exec<T> {
-    pub(crate) fn new(network: &Network, most_rows: usize) -> Self {
-        let lanes = lane_count(network, most_rows);
-        let block_rows = block_rows(network);
-        let block = block_rows.min(most_rows.max(1));
-        let narrow = Narrow::of::<T>(network);
-        let packed = narrow.as_ref().map_or(0, |n| n.packed.len());
-        let buffers = |skip_input: bool| -> Vec<Vec<T>> {
-            let len = |i: usize, n: usize| if skip_input && i == 0 { 0 } else { n * block };
-            let nodes = network.nodes().iter().enumerate();
-            nodes.map(|(i, node)| vec![T::ZERO; len(i, node.shape.len())]).collect()
-        };
-        let targets = network.loss().target_len(network.output_len()) * block;
-        let lanes = (0..lanes)
+    pub(crate) fn new(network: &Network, most_rows: usize, passes: Passes) -> Self {
+        let lengths = Lengths::new::<T>(network, most_rows, passes);
+        let narrow = Narrow::of::<T>(network, &lengths);
+        let numbers = |lens: &[usize]| lens.iter().map(|len| vec![T::ZERO; *len]).collect();
+        let lanes = (0..lane_count(network, most_rows))
             .map(|_| Lane {
-                values: buffers(narrow.is_some()),
-                slopes: buffers(true),
-                targets: vec![0.0; targets],
-                gradient: vec![T::ZERO; network.params().len()],
-                packed: vec![0.0; packed],
+                values: numbers(&lengths.values),
+                slopes: numbers(&lengths.slopes),
+                targets: vec![0.0; lengths.targets],
+                gradient: vec![T::ZERO; lengths.gradient],
+                packed: vec![0.0; lengths.packed_slopes],
                 fresh: true,
                 loss: 0.0,
             })
             .collect();
-        Self { network: network.clone(), block_rows, lanes, narrow }
-    }
-
-    /// Bytes of all buffers.
-    pub(crate) fn bytes(&self) -> usize {
-        self.lanes.iter().map(Lane::bytes).sum()
+        Self { network: network.clone(), block_rows: block_rows(network), lanes, narrow }
     }
 
     /// Tells which input columns have weights other than zero; `None` means that any may have.

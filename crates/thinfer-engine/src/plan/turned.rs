@@ -3,6 +3,7 @@ use crate::network::{Network, Node, NodeId, Op};
 use crate::ops::lanes::{LANES, Lanes, Work, with_lanes};
 use crate::ops::loss::{self, Loss, Scale};
 use crate::ops::{add, relu, tanh};
+use crate::plan::{Passes, bytes_of};
 use crate::real::Real;
 use crate::vectorize;
 
@@ -19,6 +20,44 @@ pub(crate) fn fits(network: &Network, most_rows: usize) -> bool {
     let narrow = |node: &Node| runs(&node.op) && node.shape.len() <= WIDEST;
     network.nodes().iter().all(narrow)
         && network.multiply_adds().saturating_mul(most_rows) <= MOST_WORK
+}
+
+/// Numbers of each buffer: what makes them and what counts them read the same.
+struct Lengths {
+    /// Units of each node, of `ROWS` rows each.
+    values: Vec<usize>,
+    slopes: Vec<usize>,
+    /// Parameters, of `LANES` sums each.
+    sums: usize,
+    targets: usize,
+    output: usize,
+    doutput: usize,
+}
+
+impl Lengths {
+    fn new(network: &Network, passes: Passes) -> Self {
+        let in_training = |len: usize| if passes == Passes::ForwardAndBack { len } else { 0 };
+        let outputs = network.output_len();
+        let values: Vec<usize> = network.nodes().iter().map(|node| node.shape.len()).collect();
+        Self {
+            slopes: values.iter().map(|units| in_training(*units)).collect(),
+            values,
+            sums: in_training(network.params().len()),
+            targets: in_training(ROWS * network.loss().target_len(outputs)),
+            output: ROWS * outputs,
+            doutput: in_training(ROWS * outputs),
+        }
+    }
+}
+
+/// Bytes of the buffers of a plan whose numbers have `size` bytes.
+pub(crate) fn bytes(network: &Network, passes: Passes, size: usize) -> u64 {
+    let Lengths { values, slopes, sums, targets, output, doutput } = Lengths::new(network, passes);
+    bytes_of(&values, ROWS * size)
+        + bytes_of(&slopes, ROWS * size)
+        + bytes_of(&[sums], LANES * size)
+        + bytes_of(&[output, doutput], size)
+        + bytes_of(&[targets], 4)
 }
 
 /// Runs small perceptrons on one thread, in `f32` to run and in `f64` to check gradients.
@@ -38,26 +77,20 @@ pub(crate) struct Exec<T> {
 }
 
 impl<T: Real> Exec<T> {
-    pub(crate) fn new(network: &Network) -> Self {
-        let blocks = || -> Vec<Vec<[T; ROWS]>> {
-            network.nodes().iter().map(|n| vec![[T::ZERO; ROWS]; n.shape.len()]).collect()
+    pub(crate) fn new(network: &Network, passes: Passes) -> Self {
+        let lengths = Lengths::new(network, passes);
+        let blocks = |units: &[usize]| -> Vec<Vec<[T; ROWS]>> {
+            units.iter().map(|units| vec![[T::ZERO; ROWS]; *units]).collect()
         };
-        let outputs = network.output_len();
         Self {
-            values: blocks(),
-            slopes: blocks(),
-            sums: vec![[T::ZERO; LANES]; network.params().len()],
-            targets: vec![0.0; ROWS * network.loss().target_len(outputs)],
-            output: vec![T::ZERO; ROWS * outputs],
-            doutput: vec![T::ZERO; ROWS * outputs],
+            values: blocks(&lengths.values),
+            slopes: blocks(&lengths.slopes),
+            sums: vec![[T::ZERO; LANES]; lengths.sums],
+            targets: vec![0.0; lengths.targets],
+            output: vec![T::ZERO; lengths.output],
+            doutput: vec![T::ZERO; lengths.doutput],
             network: network.clone(),
         }
-    }
-
-    pub(crate) fn bytes(&self) -> usize {
-        let blocks: usize = self.values.iter().chain(&self.slopes).map(Vec::len).sum();
-        size_of::<T>() * (blocks * ROWS + self.sums.len() * LANES + 2 * self.output.len())
-            + 4 * self.targets.len()
     }
 
     pub(crate) fn gradient(
@@ -380,8 +413,8 @@ mod tests {
                 let params = network.params().len();
                 let w: Vec<f64> = random(params, 1, 0.5).into_iter().map(f64::from).collect();
                 let (mut a, mut b) = (vec![0.0; params], vec![0.0; params]);
-                let mut turned = Exec::<f64>::new(&network);
-                let mut by_row = rows::Exec::<f64>::new(&network, n);
+                let mut turned = Exec::<f64>::new(&network, Passes::ForwardAndBack);
+                let mut by_row = rows::Exec::<f64>::new(&network, n, Passes::ForwardAndBack);
                 // Twice, so that nothing is left over from the batch before.
                 turned.gradient(&w, &data, &rows, &mut a);
                 let loss = turned.gradient(&w, &data, &rows, &mut a);

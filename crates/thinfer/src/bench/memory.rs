@@ -1,29 +1,32 @@
 //! Whether what is to be timed fits into the memory of the machine, and what would.
 
-use thinfer_engine::Network;
+use thinfer_engine::{Network, Passes, Plan};
 
 use crate::data::table::human_bytes;
 use crate::error::{Error, Result};
+use crate::run::memory::largest;
 
 /// Bytes a parameter: weight, two numbers of state, gradient, the copy that the network reads, the
 /// gradient that is kept beside it, and marks.
 const A_PARAMETER: u64 = 25;
 
-/// Bytes an image on the CPU: every activation and its gradient, the image and the answer.
-pub(super) fn activation_bytes(network: &Network) -> u64 {
-    let numbers: usize = network.nodes().iter().map(|node| 2 * node.shape.len()).sum();
-    4 * (numbers + network.input_len() + network.output_len()) as u64
+/// Bytes of a batch on the CPU: the plan, the images and the answers.
+pub(super) fn cpu_batch(network: &Network, batch: usize) -> u64 {
+    let numbers = 4 * (network.input_len() + 1 + network.output_len()) as u64;
+    let plan = Plan::bytes_of(network, batch, Passes::ForwardAndBack);
+    plan.saturating_add(numbers.saturating_mul(batch as u64))
 }
 
-/// Refuses a network that does not fit, and a batch of `an_image` bytes each beside it.
+/// Refuses a network that does not fit, and a batch beside it that takes `of_batch` bytes.
 pub(super) fn check(
     network: &Network,
     batch: usize,
-    an_image: u64,
+    of_batch: impl Fn(usize) -> u64,
     available: Option<u64>,
 ) -> Result<()> {
     let Some(available) = available else { return Ok(()) };
     let weights = A_PARAMETER.saturating_mul(network.params().len() as u64);
+    let bytes = |batch: usize| of_batch(batch).saturating_add(weights);
     let needs = |what: String, bytes: u64, advice: String| {
         Err(Error::Memory(format!(
             "{what} needs about {} of memory, but only {} are available; {advice}",
@@ -31,18 +34,16 @@ pub(super) fn check(
             human_bytes(available)
         )))
     };
-    let largest = available.saturating_sub(weights) / an_image.max(1);
-    if largest == 0 {
+    if bytes(batch) <= available {
+        return Ok(());
+    }
+    let Some(largest) = largest(batch.saturating_sub(1), |batch| bytes(batch) <= available) else {
         let what = format!("a network of {} parameters", network.params().len());
         let advice = "choose a smaller one with --model".into();
-        return needs(what, weights.saturating_add(an_image), advice);
-    }
-    if batch as u64 > largest {
-        let bytes = an_image.saturating_mul(batch as u64).saturating_add(weights);
-        let advice = format!("lower --batch, the largest that fits is {largest}");
-        return needs(format!("a batch of {batch} images"), bytes, advice);
-    }
-    Ok(())
+        return needs(what, bytes(1), advice);
+    };
+    let advice = format!("lower --batch, the largest that fits is {largest}");
+    needs(format!("a batch of {batch} images"), bytes(batch), advice)
 }
 
 #[cfg(test)]
@@ -56,7 +57,8 @@ mod tests {
         let (shape, classes) = usual_input("lenet");
         let network = image_network("lenet", shape, classes).unwrap();
         let weights = A_PARAMETER * 61_706;
-        let check = |batch, available| check(&network, batch, 1000, Some(available));
+        let of_batch = |batch: usize| 1000 * batch as u64;
+        let check = |batch, available| check(&network, batch, of_batch, Some(available));
         let error = check(1_000_000_000, weights + 7999).unwrap_err().to_string();
         assert!(error.contains("a batch of 1000000000 images needs about "), "{error}");
         assert!(error.ends_with("lower --batch, the largest that fits is 7"), "{error}");
@@ -64,5 +66,15 @@ mod tests {
         check(8, weights + 7999).unwrap_err();
         let error = check(1, weights - 1).unwrap_err().to_string();
         assert!(error.contains("61706 parameters") && error.ends_with("--model"), "{error}");
+    }
+
+    /// Half of what it takes would let a batch through that does not fit.
+    #[test]
+    fn a_batch_on_the_cpu_is_counted_as_it_is_taken() {
+        let (shape, classes) = usual_input("resnet18");
+        let network = image_network("resnet18", shape, classes).unwrap();
+        let plan = Plan::new(&network, 3).unwrap();
+        assert!(cpu_batch(&network, 3) > plan.bytes() as u64);
+        assert!((cpu_batch(&network, 3) as f64) < 1.01 * plan.bytes() as f64);
     }
 }

@@ -63,7 +63,8 @@ pub fn updates(device: Device, options: &Options) -> Result<Updates> {
         Device::Cpu => (0, 0),
         Device::Cuda(_) => (options.batch, network.input_len() as u64 + 8),
     };
-    memory::check(&network, batch, an_image, available_memory())?;
+    let of_batch = |batch: usize| an_image.saturating_mul(batch as u64);
+    memory::check(&network, batch, of_batch, available_memory())?;
     let gpu = match device {
         Device::Cpu => None,
         Device::Cuda(index) => Some(Gpu::open(index)?),

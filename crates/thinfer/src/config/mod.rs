@@ -17,6 +17,7 @@ use toml::{Table, Value};
 
 use crate::data::check_holdout;
 use crate::error::{Error, Result};
+use crate::files::regular;
 use crate::model::name_problem;
 use crate::posterior::{SampleRule, Thin};
 use crate::prune::Rule;
@@ -28,6 +29,9 @@ pub use sections::{
     PosteriorConfig, PrecisionName, PriorConfig, PruneConfig, ScheduleConfig, ScheduleConfigs,
     ScheduleValue, ShapeName, TaskChoice, TrainConfig,
 };
+
+/// Bytes that a configuration may have.
+const MOST_BYTES: u64 = 16 << 20;
 
 /// The version of the file format that this program reads and writes.
 pub const FORMAT: i64 = 1;
@@ -60,7 +64,7 @@ impl Config {
         if ["csv", "tsv", "parquet", "pq"].iter().any(|table| ending.as_deref() == Some(table)) {
             return Err(table_for_settings(path));
         }
-        let text = std::fs::read_to_string(path).map_err(|e| match e.kind() {
+        let text = regular::read_to_string(path, MOST_BYTES).map_err(|e| match e.kind() {
             std::io::ErrorKind::InvalidData => {
                 let problem = "is not text in UTF-8; give a configuration in TOML";
                 Error::config(path.display().to_string(), problem)

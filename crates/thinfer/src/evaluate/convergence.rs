@@ -1,5 +1,7 @@
 //! Whether the samples of a run agree: R̂ and effective sample sizes of what they predict.
 
+use std::collections::BTreeSet;
+
 use serde::Serialize;
 
 use crate::metrics;
@@ -12,6 +14,8 @@ pub const AGREED: f64 = 1.1;
 const ROWS: usize = 100;
 /// The share of rows that may disagree more than what is told.
 const TAIL: f64 = 0.05;
+/// Samples of a chain that are compared, at most; of more, every so many.
+const SAMPLES: usize = 1000;
 /// Samples a chain that R̂ needs.
 pub const LEAST_SAMPLES: usize = 4;
 
@@ -84,7 +88,21 @@ pub(crate) struct Sampled<'a> {
 
 impl Convergence {
     pub(crate) fn of(sampled: &Sampled<'_>, rule: &SampleRule) -> Self {
-        let settled = rule.settled(sampled.samples);
+        let settled: Vec<Vec<usize>> = rule
+            .settled(sampled.samples)
+            .into_iter()
+            .map(|chain| {
+                let each = chain.len().div_ceil(SAMPLES).max(1);
+                chain
+                    .into_iter()
+                    .rev()
+                    .step_by(each)
+                    .collect::<Vec<_>>()
+                    .into_iter()
+                    .rev()
+                    .collect()
+            })
+            .collect();
         let chains_of = |value: &dyn Fn(usize) -> f64| -> Vec<Vec<f64>> {
             settled.iter().map(|chain| chain.iter().map(|at| value(*at)).collect()).collect()
         };
@@ -126,7 +144,7 @@ fn worst(rows: &[Agreement]) -> Option<Agreement> {
 }
 
 fn traces(sampled: &Sampled<'_>, rule: &SampleRule) -> Vec<SampleTrace> {
-    let kept = rule.kept(sampled.samples);
+    let kept: BTreeSet<usize> = rule.kept(sampled.samples).into_iter().collect();
     let mut traces: Vec<SampleTrace> = Vec::new();
     for (at, sample) in sampled.samples.iter().enumerate() {
         if traces.last().is_none_or(|trace| trace.chain != sample.chain) {

@@ -68,7 +68,7 @@ pub(crate) fn take_json<T: DeserializeOwned>(
 
 /// Reads a JSON file; `None` where there is none. `advice` ends the message about one that is damaged.
 pub(crate) fn read_json<T: DeserializeOwned>(path: &Path, advice: &str) -> Result<Option<T>> {
-    let bytes = match std::fs::read(path) {
+    let bytes = match super::regular::read(path) {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         read => read.map_err(|e| Error::file("read", path, e))?,
     };

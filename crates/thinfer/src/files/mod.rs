@@ -6,6 +6,7 @@
 
 mod json;
 mod lock;
+pub(crate) mod regular;
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};

@@ -1,17 +1,22 @@
 //! Class probabilities of images, on the cores or on a GPU.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use rayon::prelude::*;
 use thinfer_engine::augment::Augment;
 use thinfer_engine::cuda::{Inference, Session, Source};
-use thinfer_engine::{Draw, Network, Plan};
+use thinfer_engine::{Draw, Network, Passes, Plan};
 
 use crate::data::{Images, View};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::posterior::softmax;
+use crate::run::memory::largest;
 use crate::train::{OnCuda, Snapshot, image_rows};
 
-/// Images that go through the network at once on the CPU.
+/// Images that go through the network at once on the CPU, at most, and the bytes that they may take:
+/// where all do not fit, fewer go.
 const CPU_ROWS: usize = 128;
+const CPU_BYTES: u64 = 1 << 30;
 /// Images that go through the network at once on a GPU, and as many of those that have more numbers than this.
 const GPU_ROWS: usize = 1024;
 const GPU_ROWS_OF_LARGE: usize = 512;
@@ -20,6 +25,9 @@ const LARGE: usize = 3 * 64 * 64;
 const ROWS_OF_A_THREAD: usize = 256;
 /// Bytes of images that are decoded at a time, where they are not held in memory.
 const DECODED: usize = 256 << 20;
+
+/// Set by nobody.
+static NEVER: AtomicBool = AtomicBool::new(false);
 
 /// Says which class images belong to, for one network and any weights.
 pub struct Classifier {
@@ -32,7 +40,8 @@ pub struct Classifier {
 }
 
 enum Place {
-    Cpu(Box<Plan>),
+    /// With the images that go through it at once.
+    Cpu(Box<Plan>, usize),
     Cuda {
         inference: Box<Inference>,
         /// Images that the device holds at a time.
@@ -59,7 +68,10 @@ impl Classifier {
     ) -> Result<Self> {
         let augment = augment.without_chance();
         let place = match on {
-            None => Place::Cpu(Box::new(Plan::new(network, CPU_ROWS.min(images.rows()).max(1))?)),
+            None => {
+                let rows = rows_at_once(network, images.rows());
+                Place::Cpu(Box::new(Plan::for_predictions(network, rows)?), rows)
+            }
             Some(on) => {
                 let numbers = augment.shape().len();
                 let batch = if numbers > LARGE { GPU_ROWS_OF_LARGE } else { GPU_ROWS };
@@ -89,12 +101,22 @@ impl Classifier {
     /// The probability of every class, image by image: where members share the network, the mean
     /// over them and their draws.
     pub fn probabilities(&mut self, weights: &[f32], stats: &[f32]) -> Result<Vec<f64>> {
-        Ok(self.run(Weights::Given(weights, stats), false)?.concat())
+        self.probabilities_until(weights, stats, &NEVER)
+    }
+
+    /// The same, but stops with [`Error::Interrupted`] where `stop` is set.
+    pub(crate) fn probabilities_until(
+        &mut self,
+        weights: &[f32],
+        stats: &[f32],
+        stop: &AtomicBool,
+    ) -> Result<Vec<f64>> {
+        Ok(self.run(Weights::Given(weights, stats), false, stop)?.concat())
     }
 
     /// The same for each member and draw by itself, of which a network without members has one.
     pub fn views(&mut self, weights: &[f32], stats: &[f32]) -> Result<Vec<Vec<f64>>> {
-        self.run(Weights::Given(weights, stats), true)
+        self.run(Weights::Given(weights, stats), true, &NEVER)
     }
 
     /// The same for the weights that a session trains.
@@ -105,7 +127,7 @@ impl Classifier {
             add(&mut table, &inference.finish()?, self.outputs, 1);
             return Ok(table);
         }
-        Ok(self.run(Weights::Trained(session), false)?.concat())
+        Ok(self.run(Weights::Trained(session), false, &NEVER)?.concat())
     }
 
     /// Lets the device begin with [`Classifier::probabilities_in`], where it has all that it needs, and does not wait
@@ -122,20 +144,30 @@ impl Classifier {
     }
 
     /// One table for each view, or one with their mean.
-    fn run(&mut self, weights: Weights<'_>, apart: bool) -> Result<Vec<Vec<f64>>> {
+    fn run(
+        &mut self,
+        weights: Weights<'_>,
+        apart: bool,
+        stop: &AtomicBool,
+    ) -> Result<Vec<Vec<f64>>> {
+        let go_on = || {
+            let stopped = stop.load(Ordering::Relaxed);
+            if stopped { Err(Error::Interrupted("memory".into())) } else { Ok(()) }
+        };
         let (total, outputs, views) = (self.images.rows(), self.outputs, &self.views);
         let (tables, share) = if apart { (views.len(), 1) } else { (1, views.len()) };
         let mut tables = vec![vec![0.0; total * outputs]; tables];
         match &mut self.place {
-            Place::Cpu(plan) => {
+            Place::Cpu(plan, at_once) => {
                 let Weights::Given(weights, stats) = weights else { return Ok(tables) };
-                let mut logits = vec![0.0; CPU_ROWS * outputs];
-                for first in (0..total).step_by(CPU_ROWS) {
+                let mut logits = vec![0.0; *at_once * outputs];
+                for first in (0..total).step_by(*at_once) {
                     let rows: Vec<u32> =
-                        (first as u32..(first + CPU_ROWS).min(total) as u32).collect();
+                        (first as u32..(first + *at_once).min(total) as u32).collect();
                     let data = image_rows(&self.images, &self.augment, View::Centre, &rows)?;
                     let logits = &mut logits[..rows.len() * outputs];
                     for (at, view) in views.iter().enumerate() {
+                        go_on()?;
                         plan.set_draw(Draw { first_row: first, ..*view });
                         plan.forward(weights, stats, &data, 0..rows.len(), logits)?;
                         add(&mut tables[at / share][first * outputs..], logits, outputs, share);
@@ -160,6 +192,7 @@ impl Classifier {
                         inference.fill(0, &bytes, &stream.labels()[part.clone()])?;
                     }
                     for (at, view) in views.iter().enumerate() {
+                        go_on()?;
                         inference.set_draw(*view)?;
                         let logits = match weights {
                             Weights::Given(..) => inference.outputs_of(part.clone())?,
@@ -176,6 +209,12 @@ impl Classifier {
     }
 }
 
+/// How many of `images` images go through a network at once on the CPU.
+pub(crate) fn rows_at_once(network: &Network, images: usize) -> usize {
+    let fits = |rows| Plan::bytes_of(network, rows, Passes::Forward) <= CPU_BYTES;
+    largest(CPU_ROWS.min(images), fits).unwrap_or(1)
+}
+
 /// Adds the probabilities of one of `share` views, row by row, to their mean.
 fn add(mean: &mut [f64], logits: &[f32], outputs: usize, share: usize) {
     let rows = mean.par_chunks_exact_mut(outputs).zip(logits.par_chunks_exact(outputs));
@@ -186,9 +225,9 @@ fn add(mean: &mut [f64], logits: &[f32], outputs: usize, share: usize) {
 
 /// The probability of every class of every image, `[image · classes + class]`: for each snapshot in turn as
 /// many tables as it has views, of which there are several where members share a network.
-pub fn classify(
+pub fn classify<'a>(
     network: &Network,
-    members: &[Snapshot],
+    members: impl IntoIterator<Item = &'a Snapshot>,
     images: &Images,
     augment: &Augment,
     on: Option<&OnCuda>,

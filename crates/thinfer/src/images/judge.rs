@@ -27,17 +27,18 @@ pub struct Judged {
 /// and in the shape of the run, with the snapshots that are averaged.
 pub fn judge(run: &ImageRun, foreign: &[(String, Images)], on: Option<&OnCuda>) -> Result<Judged> {
     let (network, data, config) = (&run.info.network, &run.data, &run.info.config);
-    let snapshots: Vec<Snapshot> = run.results.iter().flat_map(|r| r.snapshots.clone()).collect();
-    let probabilities = classify(network, &snapshots, &data.test, &data.augment, on)?;
+    let snapshots: Vec<&Snapshot> = run.results.iter().flat_map(|r| &r.snapshots).collect();
+    let probabilities =
+        classify(network, snapshots.iter().copied(), &data.test, &data.augment, on)?;
     let blown_up = run.info.blown_up(&run.results);
     check_chains(run.results.len(), &blown_up)?;
     let rule = run.info.sample_rule(&run.results);
-    let headline = rule.kept(&snapshots.iter().collect::<Vec<_>>());
-    let members: Vec<Snapshot> = headline.iter().map(|&at| snapshots[at].clone()).collect();
+    let headline = rule.kept(&snapshots);
     let foreign = foreign
         .iter()
         .map(|(name, images)| {
-            let probabilities = classify(network, &members, images, &data.augment, on)?;
+            let members = headline.iter().map(|&at| snapshots[at]);
+            let probabilities = classify(network, members, images, &data.augment, on)?;
             Ok(ForeignImages { name: name.clone(), probabilities })
         })
         .collect::<Result<Vec<_>>>()?;

@@ -1,7 +1,7 @@
 //! Image classification: what networks say about images, what a run on images is worth, how large
 //! its network still is, and which images are worth a look.
 
-mod classify;
+pub(crate) mod classify;
 mod evaluate;
 mod foreign;
 mod judge;

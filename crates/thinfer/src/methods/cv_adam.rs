@@ -182,6 +182,10 @@ impl Method for CvAdamMethod {
         Ok(())
     }
 
+    fn has_forward_copy(&self) -> bool {
+        true
+    }
+
     fn materialize(&self, arena: &mut Arena, tick: Tick) {
         arena.run(&Draw { coeffs: self.coeffs(tick), key: self.key, step: tick.step });
     }

@@ -68,6 +68,10 @@ impl Method for DpfLinMethod {
         Ok(())
     }
 
+    fn has_forward_copy(&self) -> bool {
+        true
+    }
+
     fn materialize(&self, arena: &mut Arena, _tick: Tick) {
         arena.run(&Mask);
     }

@@ -186,6 +186,10 @@ impl Method for EmMcmcMethod {
         Ok(())
     }
 
+    fn has_forward_copy(&self) -> bool {
+        self.config.regrow
+    }
+
     fn materialize(&self, arena: &mut Arena, _tick: Tick) {
         if self.config.regrow {
             arena.run(&Mask);

@@ -96,6 +96,11 @@ pub trait Method: Send + Sync {
     /// Sets weights, state and marks before the first step.
     fn start(&self, arena: &mut Arena, key: Key) -> Result<()>;
 
+    /// Whether [`Method::start`] keeps what the network reads apart from the weights.
+    fn has_forward_copy(&self) -> bool {
+        false
+    }
+
     /// Writes the weights that the forward pass uses.
     fn materialize(&self, _arena: &mut Arena, _tick: Tick) {}
 

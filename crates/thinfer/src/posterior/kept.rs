@@ -24,7 +24,7 @@ impl SampleRule {
     }
 
     /// Drops the first `burn_in` of the cycles, or of the samples where there is one cycle; of the samples at
-    /// `epochs` it keeps every `thin`-th and the last one, or the last one of every cycle.
+    /// `epochs`, ascending, it keeps every `thin`-th and the last one, or the last one of every cycle.
     pub fn new(cycles: &[Range<usize>], epochs: &[usize], burn_in: f64, thin: Thin) -> Self {
         let dropped = |count: usize| ((burn_in * count as f64) as usize).min(count.max(1) - 1);
         let first_epoch = if cycles.len() > 1 {
@@ -32,13 +32,12 @@ impl SampleRule {
         } else {
             epochs.get(dropped(epochs.len())).copied().unwrap_or(0)
         };
-        let last_of_cycle = |epoch: usize| {
-            let cycle = cycles.iter().find(|cycle| cycle.contains(&epoch));
-            cycle.is_none_or(|cycle| !epochs.iter().any(|e| *e > epoch && cycle.contains(e)))
-        };
+        let last_before = |end: usize| epochs[..epochs.partition_point(|e| *e < end)].last();
+        let last_of_cycles: BTreeSet<usize> =
+            cycles.iter().filter_map(|cycle| last_before(cycle.end)).copied().collect();
         let is_kept = |(at, epoch): (usize, usize)| match thin {
             Thin::Every(thin) => (epochs.len() - 1 - at).is_multiple_of(thin.max(1)),
-            Thin::OneACycle => last_of_cycle(epoch),
+            Thin::OneACycle => last_of_cycles.contains(&epoch),
         };
         let thinned = epochs.iter().copied().enumerate().filter(|sample| !is_kept(*sample));
         Self { first_epoch, thinned: thinned.map(|(_, e)| e).collect(), blown_up: Vec::new() }

@@ -4,6 +4,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use crate::error::{Error, Result};
+use crate::threads;
 
 /// Does `work` for the jobs, `side_by_side` at a time and in their order; it is given the number of
 /// a job. The first error ends what has not begun, and is the result; an interrupt only where there
@@ -29,15 +30,8 @@ pub(super) fn farm<J: Sync, R: Send>(
             }
         }
     };
-    let joined: Vec<Result<()>> = std::thread::scope(|scope| {
-        let workers: Vec<_> =
-            (0..side_by_side.clamp(1, jobs.len().max(1))).map(|_| scope.spawn(worker)).collect();
-        // A bug in a worker is shown as what it is.
-        let join = |w: std::thread::ScopedJoinHandle<'_, Result<()>>| {
-            w.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        };
-        workers.into_iter().map(join).collect()
-    });
+    let joined: Vec<Result<()>> =
+        threads::side_by_side(side_by_side.clamp(1, jobs.len().max(1)), worker);
     let mut interrupted = None;
     for result in joined {
         match result {

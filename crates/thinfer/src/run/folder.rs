@@ -9,7 +9,7 @@ use serde::Deserialize;
 use super::{Mode, RunInfo, resume};
 use crate::config::{Config, FORMAT};
 use crate::error::{Error, Result};
-use crate::files::{self, Contents, is_leftover, sealed_json, take_json, write_whole};
+use crate::files::{self, Contents, is_leftover, regular, sealed_json, take_json, write_whole};
 use crate::train::Observer;
 
 const INFO: &str = "run.json";
@@ -87,7 +87,7 @@ pub(super) fn write_info(folder: &Path, info: &RunInfo) -> Result<()> {
 /// Reads `run.json`. The observer is told where it has no checksum.
 pub fn read_info(folder: &Path, observer: &dyn Observer) -> Result<RunInfo> {
     let path = folder.join(INFO);
-    let bytes = fs::read(&path).map_err(|source| {
+    let bytes = regular::read(&path).map_err(|source| {
         if matches!(source.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) {
             Error::store(folder, "is not a run folder (it has no run.json); give the folder that `thinfer train` wrote")
         } else {

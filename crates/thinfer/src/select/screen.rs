@@ -15,6 +15,7 @@ use crate::error::Result;
 use crate::evaluate::live_variables;
 use crate::experiment::chain_specs;
 use crate::posterior::Posterior;
+use crate::threads;
 use crate::train::{Observer, Record, Setting, run_chains};
 
 /// What the screening chains say about every variable.
@@ -106,20 +107,16 @@ fn side_by_side<T: Send>(jobs: usize, work: impl Fn(usize) -> Result<T> + Sync) 
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let next = AtomicUsize::new(0);
     let results = Mutex::new(Vec::new());
-    std::thread::scope(|scope| {
-        for _ in 0..cores.min(jobs) {
-            scope.spawn(|| {
-                loop {
-                    let job = next.fetch_add(1, Ordering::Relaxed);
-                    if job >= jobs {
-                        return;
-                    }
-                    let result = work(job);
-                    if let Ok(mut results) = results.lock() {
-                        results.push((job, result));
-                    }
-                }
-            });
+    threads::side_by_side(cores.min(jobs), || {
+        loop {
+            let job = next.fetch_add(1, Ordering::Relaxed);
+            if job >= jobs {
+                return;
+            }
+            let result = work(job);
+            if let Ok(mut results) = results.lock() {
+                results.push((job, result));
+            }
         }
     });
     let mut results = results.into_inner().unwrap_or_default();

@@ -11,7 +11,7 @@ use thinfer_engine::Network;
 
 use super::{Subnetwork, Taken, picked, tensors};
 use crate::error::{Error, Result};
-use crate::files::write_whole;
+use crate::files::{regular, write_whole};
 use crate::posterior::{Tensors, to_safetensors};
 
 /// The version of the format.
@@ -45,7 +45,7 @@ impl Subnetwork {
 
     /// Reads what [`Subnetwork::write`] wrote; a file that is damaged is refused.
     pub fn read(path: &Path) -> Result<Self> {
-        let bytes = std::fs::read(path).map_err(|e| Error::file("read", path, e))?;
+        let bytes = regular::read(path).map_err(|e| Error::file("read", path, e))?;
         Self::from_bytes(path, &bytes)
     }
 

@@ -4,6 +4,7 @@ mod checkpoint;
 mod record;
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -118,10 +119,16 @@ pub struct Chain {
     /// The largest mean loss of an epoch since the last record, if any ended.
     largest_loss: Option<f64>,
     clipped_steps: u64,
+    /// Whether the steps of an epoch are done and what belongs to its end is not: the user stopped while
+    /// its test images were scored.
+    epoch_is_open: bool,
     records: Vec<Record>,
     snapshots: Vec<Snapshot>,
     trace: Trace,
 }
+
+/// Set by nobody.
+static NEVER: AtomicBool = AtomicBool::new(false);
 
 impl Chain {
     /// A chain at step 0.
@@ -146,6 +153,7 @@ impl Chain {
             loss_sum: 0.0,
             largest_loss: None,
             clipped_steps: 0,
+            epoch_is_open: false,
             records: Vec::new(),
             snapshots: Vec::new(),
         })
@@ -158,7 +166,7 @@ impl Chain {
 
     /// Whether all steps are done.
     pub fn is_done(&self) -> bool {
-        self.step >= self.spec.clock.total_steps()
+        self.step >= self.spec.clock.total_steps() && !self.epoch_is_open
     }
 
     /// The records so far.
@@ -236,11 +244,19 @@ impl Chain {
 
     /// Does one step, or on a GPU the rest of an epoch or as much of it as is decoded at a time.
     pub fn advance<'a>(&mut self, data: impl Into<Examples<'a>>) -> Result<()> {
-        let data = data.into();
+        self.advance_until(data.into(), &NEVER)
+    }
+
+    /// The same, but stops with [`Error::Interrupted`] while it scores test images where `stop` is set.
+    /// The state can then be put into a file, and the next call goes on with the scoring.
+    pub(crate) fn advance_until(&mut self, data: Examples<'_>, stop: &AtomicBool) -> Result<()> {
         if let Some(mut cuda) = self.cuda.take() {
-            let done = self.advance_on(&mut cuda, data);
+            let done = self.advance_on(&mut cuda, data, stop);
             self.cuda = Some(cuda);
             return done;
+        }
+        if self.epoch_is_open {
+            return self.end_epoch(data, None, stop);
         }
         let clock = self.spec.clock;
         let (epoch, batch) = (clock.epoch(self.step), clock.batch(self.step));
@@ -290,12 +306,20 @@ impl Chain {
         self.loss_sum += loss;
         self.step += 1;
         if clock.batch(self.step) == 0 {
-            self.end_epoch(tick, data, None)?;
+            self.end_epoch(data, None, stop)?;
         }
         Ok(())
     }
 
-    fn advance_on(&mut self, cuda: &mut CudaChain, data: Examples<'_>) -> Result<()> {
+    fn advance_on(
+        &mut self,
+        cuda: &mut CudaChain,
+        data: Examples<'_>,
+        stop: &AtomicBool,
+    ) -> Result<()> {
+        if self.epoch_is_open {
+            return self.end_epoch(data, Some(cuda), stop);
+        }
         let clock = self.spec.clock;
         let first = clock.batch(self.step);
         let rest = clock.steps_per_epoch - first as u64;
@@ -320,7 +344,7 @@ impl Chain {
         self.clipped_steps += tally.clipped;
         self.step = end;
         if clock.batch(self.step) == 0 {
-            self.end_epoch(ticks[ticks.len() - 1], data, Some(cuda))?;
+            self.end_epoch(data, Some(cuda), stop)?;
         }
         Ok(())
     }
@@ -338,12 +362,16 @@ impl Chain {
         }
     }
 
+    /// What belongs to the end of the epoch of the last step. Nothing of the chain changes before all
+    /// that can be stopped is done.
     fn end_epoch(
         &mut self,
-        tick: Tick,
         data: Examples<'_>,
         mut cuda: Option<&mut CudaChain>,
+        stop: &AtomicBool,
     ) -> Result<()> {
+        self.epoch_is_open = true;
+        let tick = self.tick(self.step - 1);
         let epoch = tick.epoch;
         let (epochs, sampled) = (self.spec.clock.epochs, self.spec.sample_epochs.contains(&epoch));
         let last = epoch + 1 == epochs;
@@ -377,6 +405,10 @@ impl Chain {
             let owner = self.arena.table().owner(at).map_or("", |p| p.name.as_str());
             return Err(self.not_finite(format!("the parameter `{owner}`"), epoch));
         }
+        let judged = match judged_on {
+            Some(images) => Some(self.judge(tick, images, cuda.as_deref(), stop)?),
+            None => None,
+        };
         self.trace.record(self.arena.weights());
         let loss = self.loss_sum / self.spec.clock.steps_per_epoch as f64;
         let largest_loss = self.largest_loss.map_or(loss, |before| before.max(loss));
@@ -410,8 +442,7 @@ impl Chain {
                 test_accuracy: None,
                 test_nll: None,
             };
-            if let Some(images) = judged_on {
-                let (accuracy, nll) = self.judge(tick, images, cuda.as_deref())?;
+            if let Some((accuracy, nll)) = judged {
                 (record.test_accuracy, record.test_nll) = (Some(accuracy), Some(nll));
             }
             self.records.push(record);
@@ -428,6 +459,7 @@ impl Chain {
             });
         }
         self.end_cycle(epoch);
+        self.epoch_is_open = false;
         Ok(())
     }
 
@@ -482,6 +514,7 @@ impl Chain {
         tick: Tick,
         images: &ImageData,
         cuda: Option<&CudaChain>,
+        stop: &AtomicBool,
     ) -> Result<(f64, f64)> {
         if self.judge.is_none() {
             self.judge = Some(self.classifier(images, cuda)?);
@@ -493,9 +526,11 @@ impl Chain {
         } else {
             let weights = self.spec.method.sample(&self.arena, tick);
             match &self.cut {
-                Some(Cut { small, .. }) => judge
-                    .probabilities(&small.take(&weights), &small.take_stats(self.arena.stats()))?,
-                None => judge.probabilities(&weights, self.arena.stats())?,
+                Some(Cut { small, .. }) => {
+                    let stats = small.take_stats(self.arena.stats());
+                    judge.probabilities_until(&small.take(&weights), &stats, stop)?
+                }
+                None => judge.probabilities_until(&weights, self.arena.stats(), stop)?,
             }
         };
         let truth: Vec<f32> = images.test.labels().iter().map(|&label| label as f32).collect();

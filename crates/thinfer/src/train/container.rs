@@ -56,20 +56,49 @@ pub(crate) fn float_bytes(values: &[f32]) -> Vec<u8> {
     values.iter().flat_map(|v| v.to_le_bytes()).collect()
 }
 
-/// Encodes a container.
-pub(crate) fn encode<T: Serialize>(body: &T, sections: &[(String, Vec<u8>)]) -> Result<Vec<u8>> {
-    let names = sections.iter().map(|(n, b)| (n.clone(), b.len() as u64)).collect();
+/// What goes into a section, where it lies.
+pub(crate) enum Section<'a> {
+    Floats(&'a [f32]),
+    Bytes(&'a [u8]),
+}
+
+impl Section<'_> {
+    fn len(&self) -> usize {
+        match self {
+            Section::Floats(values) => 4 * values.len(),
+            Section::Bytes(bytes) => bytes.len(),
+        }
+    }
+
+    fn append(&self, out: &mut Vec<u8>) {
+        match self {
+            Section::Floats(values) => out.extend(values.iter().flat_map(|v| v.to_le_bytes())),
+            Section::Bytes(bytes) => out.extend_from_slice(bytes),
+        }
+    }
+}
+
+/// Encodes a container. The numbers are copied once, because a checkpoint is made while the run
+/// holds all its memory.
+pub(crate) fn encode<T: Serialize>(
+    body: &T,
+    sections: &[(String, Section<'_>)],
+) -> Result<Vec<u8>> {
+    let names = sections.iter().map(|(name, s)| (name.clone(), s.len() as u64)).collect();
     let header = serde_json::to_vec(&Header { sections: names, body })
         .map_err(|e| Error::Data(format!("a checkpoint header could not be written: {e}")))?;
-    let mut payload_crc = crc32fast::Hasher::new();
-    sections.iter().for_each(|(_, bytes)| payload_crc.update(bytes));
-    let mut out = Vec::with_capacity(FIXED + header.len());
+    let start = FIXED + header.len();
+    let payload: usize = sections.iter().map(|(_, section)| section.len()).sum();
+    let mut out = Vec::with_capacity(start + payload);
     out.extend_from_slice(MAGIC);
     out.extend_from_slice(&(header.len() as u64).to_le_bytes());
     out.extend_from_slice(&crc32fast::hash(&header).to_le_bytes());
-    out.extend_from_slice(&payload_crc.finalize().to_le_bytes());
+    // The checksum of what follows is known when that is there.
+    out.extend_from_slice(&[0; 4]);
     out.extend_from_slice(&header);
-    sections.iter().for_each(|(_, bytes)| out.extend_from_slice(bytes));
+    sections.iter().for_each(|(_, section)| section.append(&mut out));
+    let checksum = crc32fast::hash(&out[start..]).to_le_bytes();
+    out[FIXED - 4..FIXED].copy_from_slice(&checksum);
     Ok(out)
 }
 
@@ -131,7 +160,10 @@ mod tests {
     use super::*;
 
     fn sample() -> Vec<u8> {
-        let sections = vec![("w".to_owned(), float_bytes(&[1.5, -2.0])), ("m".into(), vec![3, 1])];
+        let sections = [
+            ("w".to_owned(), Section::Floats(&[1.5, -2.0])),
+            ("m".to_owned(), Section::Bytes(&[3, 1])),
+        ];
         encode(&("body".to_owned(), 0.1f64), &sections).unwrap()
     }
 

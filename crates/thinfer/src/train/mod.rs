@@ -22,10 +22,12 @@ pub use device::OnCuda;
 pub use examples::Examples;
 pub(crate) use examples::image_rows;
 pub use freeze::{Freezing, Phase, phases};
+pub(crate) use run::division;
 pub use run::{
     ChainResult, Observer, Setting, Silent, checkpoint_path, load_results, run_chains,
     snapshot_path,
 };
+pub(crate) use shuffle::orders_ahead;
 pub use times::EpochTime;
 pub(crate) use times::read_times;
 pub use trace::{Channel, Side, Trace};

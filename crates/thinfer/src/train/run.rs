@@ -20,9 +20,10 @@ use super::writer::{Job, Writer};
 use super::{Device, OnCuda};
 use crate::data::images::Speed;
 use crate::error::{Error, Result};
-use crate::files;
+use crate::files::{self, regular};
 use crate::posterior::{snapshot_from_bytes, snapshot_to_bytes};
 use crate::run::RunInfo;
+use crate::threads::{self, Threads};
 
 /// What a run tells while it works. All methods may be called from several threads.
 pub trait Observer: Sync {
@@ -117,6 +118,17 @@ pub fn snapshot_path(run: &Path, chain: u32, epoch: usize) -> PathBuf {
     chain_folder(run, chain).join(format!("snapshot-{epoch:06}.safetensors"))
 }
 
+/// How many of so many chains run side by side on so many threads, and the threads of each; 0 threads
+/// are as many as there are cores.
+pub(crate) fn division(chains: usize, threads: usize) -> (usize, usize) {
+    let cores = match threads {
+        0 => std::thread::available_parallelism().map_or(1, usize::from),
+        n => n,
+    };
+    let side_by_side = chains.min(cores).max(1);
+    (side_by_side, (cores / side_by_side).max(1))
+}
+
 /// Runs all chains to their end, side by side on the cores there are.
 pub fn run_chains<'a>(
     specs: Vec<ChainSpec>,
@@ -124,21 +136,13 @@ pub fn run_chains<'a>(
     setting: &Setting<'_>,
 ) -> Result<Vec<ChainResult>> {
     let data = data.into();
-    let cores = match setting.threads {
-        0 => std::thread::available_parallelism().map_or(1, usize::from),
-        n => n,
-    };
-    let side_by_side = specs.len().min(cores).max(1);
-    let threads = (cores / side_by_side).max(1);
+    let (side_by_side, threads_each) = division(specs.len(), setting.threads);
     let next = std::sync::Mutex::new(specs.into_iter());
     let results = std::sync::Mutex::new(Vec::new());
     let failed = AtomicBool::new(false);
     let work = || -> Result<()> {
         // Each chain has its own threads: chains never wait for each other's pieces.
-        let pool = rayon::ThreadPoolBuilder::new()
-            .num_threads(threads)
-            .build()
-            .map_err(|e| Error::Memory(format!("no threads could be started: {e}")))?;
+        let pool = Threads::new(threads_each);
         loop {
             let spec = next.lock().ok().and_then(|mut next| next.next());
             let Some(spec) = spec else { return Ok(()) };
@@ -155,14 +159,7 @@ pub fn run_chains<'a>(
             }
         }
     };
-    let outcomes: Vec<Result<()>> = std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..side_by_side).map(|_| scope.spawn(work)).collect();
-        let join = |w: std::thread::ScopedJoinHandle<'_, Result<()>>| {
-            // A bug in a worker is shown as what it is.
-            w.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        };
-        workers.into_iter().map(join).collect()
-    });
+    let outcomes: Vec<Result<()>> = threads::side_by_side(side_by_side, work);
     // An interrupt of one chain is an interrupt of all; a failure is more important than that.
     let mut interrupted = None;
     for outcome in outcomes {
@@ -222,7 +219,12 @@ fn run_chain(spec: ChainSpec, data: Examples<'_>, setting: &Setting<'_>) -> Resu
             }
             return Err(Error::Interrupted(folder.to_owned()));
         }
-        chain.advance(data).map_err(|error| {
+        let advanced = match chain.advance_until(data, setting.stop) {
+            // The flag is set, and above it is looked at.
+            Err(Error::Interrupted(_)) => continue,
+            advanced => advanced,
+        };
+        advanced.map_err(|error| {
             // Why it stopped is more important than whether the disk was full besides.
             let _ = store.writer.finish();
             name_checkpoint(error, setting.folder, number)
@@ -330,7 +332,7 @@ fn load_chain(spec: &ChainSpec, folder: &Path, observer: &dyn Observer) -> Resul
     let mut damaged = None;
     let mut best: Option<(PathBuf, Loaded)> = None;
     for path in [newest.clone(), files::previous(&newest)] {
-        let bytes = match fs::read(&path) {
+        let bytes = match regular::read(&path) {
             Ok(bytes) => bytes,
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => continue,
             Err(e) => return Err(Error::file("read", &path, e)),
@@ -426,7 +428,7 @@ fn load_snapshot(
     checksum: u32,
 ) -> Result<Snapshot> {
     let path = snapshot_path(folder, chain, epoch);
-    let bytes = fs::read(&path).map_err(|e| Error::file("read", &path, e))?;
+    let bytes = regular::read(&path).map_err(|e| Error::file("read", &path, e))?;
     let snapshot = snapshot_from_bytes(network, &path, &bytes)?;
     if snapshot.checksum() != checksum {
         return Err(Error::store(&path, "the snapshot is damaged (its checksum is wrong)"));
@@ -489,5 +491,52 @@ mod tests {
         assert_eq!(pause(30 * second, 3 * second), 150 * second);
         assert_eq!(pause(Duration::MAX, second), Duration::MAX);
         assert_eq!(pause(second, Duration::MAX), Duration::MAX);
+    }
+
+    /// The steps of an epoch are done, and the user stops while its test images are scored.
+    #[test]
+    fn a_chain_that_is_stopped_while_it_scores_goes_on_to_the_same_bits() {
+        use crate::config::Config;
+        use crate::data::ImageData;
+        let set = [
+            "data.kind=shapes",
+            "data.train_rows=40",
+            "data.test_rows=20",
+            "model.name=lenet",
+            "train.epochs=3",
+            "train.batch=20",
+            "train.samples_per_cycle=1",
+            "schedule.step_size.cycles=1",
+            "prune.warm_up_epochs=1",
+        ];
+        let config = Config::parse("", &set.map(str::to_owned)).unwrap();
+        let data = ImageData::load(&config).unwrap();
+        let spec = crate::experiment::chain_specs(&config, &data).unwrap().swap_remove(0);
+        let mut whole = Chain::start(spec.clone()).unwrap();
+        while !whole.is_done() {
+            whole.advance(&data).unwrap();
+        }
+        let stop = AtomicBool::new(true);
+        let mut chain = Chain::start(spec.clone()).unwrap();
+        let mut stopped = 0;
+        while !chain.is_done() {
+            match chain.advance_until((&data).into(), &stop) {
+                Ok(()) => {}
+                Err(Error::Interrupted(_)) => {
+                    stopped += 1;
+                    assert!(!chain.is_done() && chain.records().len() + 1 == stopped);
+                    let bytes = chain.to_bytes().unwrap();
+                    let so_far = chain.snapshots().to_vec();
+                    let found = |_: &[(usize, u32)]| Ok(so_far);
+                    chain = Chain::from_bytes(spec.clone(), Path::new("x"), &bytes, found).unwrap();
+                    chain.advance(&data).unwrap();
+                    assert_eq!(chain.records().len(), stopped, "that was the scoring alone");
+                }
+                Err(other) => panic!("{other}"),
+            }
+        }
+        assert_eq!(stopped, 3);
+        assert_eq!(chain.records(), whole.records());
+        assert!(chain.to_bytes().unwrap() == whole.to_bytes().unwrap());
     }
 }

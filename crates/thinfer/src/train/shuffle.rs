@@ -52,9 +52,14 @@ impl Shuffle {
     }
 }
 
+/// How many orders of so many rows are made ahead.
+pub(crate) fn orders_ahead(rows: usize) -> usize {
+    (ROWS_AHEAD / rows.max(1)).clamp(1, MOST_AHEAD)
+}
+
 fn make_ahead(key: Key, first: usize, rows: usize) -> Receiver<(usize, Vec<u32>)> {
     let (sender, receiver) = channel();
-    let count = (ROWS_AHEAD / rows.max(1)).clamp(1, MOST_AHEAD);
+    let count = orders_ahead(rows);
     rayon::spawn(move || {
         for epoch in first..first + count {
             let order = key.permutation(epoch as u64, rows);

@@ -3,12 +3,12 @@
 //! Times are kept apart from the records, which have the same bits in every run. Every line ends with
 //! the CRC-32 of the file up to the comma before it.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use super::Observer;
 use super::writer::Job;
+use crate::files::regular;
 
 const NAME: &str = "times.csv";
 const HEAD: &str = "epoch,seconds,checksum";
@@ -78,7 +78,7 @@ fn to_text(times: &[EpochTime]) -> String {
 /// told: no result of a run depends on them.
 pub(crate) fn read_times(folder: &Path, observer: &dyn Observer) -> Vec<EpochTime> {
     let path = folder.join(NAME);
-    let Ok(bytes) = fs::read(&path) else { return Vec::new() };
+    let Ok(bytes) = regular::read(&path) else { return Vec::new() };
     from_text(&bytes).unwrap_or_else(|| {
         let path = path.display();
         observer.notice(&format!(
@@ -111,6 +111,7 @@ fn from_text(bytes: &[u8]) -> Option<Vec<EpochTime>> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::sync::Mutex;
 
     use super::*;

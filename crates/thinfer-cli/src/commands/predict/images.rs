@@ -8,7 +8,7 @@ use thinfer::run::RunInfo;
 use thinfer::train::OnCuda;
 
 use super::Args;
-use crate::context::{Context, to_stdout};
+use crate::context::{Context, data_to_stdout};
 use crate::output;
 
 pub(super) fn run(
@@ -45,7 +45,7 @@ pub(super) fn run(
             }
             context.result(&object, String::new)
         }
-        (false, None) => to_stdout(|to| found.write_csv(to, args.all)),
+        (false, None) => data_to_stdout(|to| found.write_csv(to, args.all)),
         (false, Some(_)) => Ok(()),
     }
 }

@@ -6,7 +6,7 @@ use thinfer::predict::{Predictions, predict};
 use thinfer::run::RunInfo;
 
 use super::Args;
-use crate::context::{Context, to_stdout};
+use crate::context::{Context, data_to_stdout};
 
 pub(super) fn run(
     args: &Args,
@@ -30,7 +30,7 @@ pub(super) fn run(
     }
     match (context.json(), &args.out) {
         (true, _) => context.result(&to_json(args, &predictions)?, String::new),
-        (false, None) => to_stdout(|to| predictions.write_csv(to)),
+        (false, None) => data_to_stdout(|to| predictions.write_csv(to)),
         (false, Some(_)) => Ok(()),
     }
 }

@@ -5,11 +5,11 @@ use crate::mixture::{Draw, Mixture};
 use crate::network::{Network, Node, NodeId, Op};
 use crate::ops::batch_norm::{Batch, Sums};
 use crate::ops::loss::{self, Loss, Scale};
-use crate::ops::tile::SLACK;
 use crate::ops::{add, average_pool, channels, relu, tanh, vary};
 use crate::real::Real;
 
 use super::layer::{Layer, Work};
+use super::lengths::Lengths;
 
 /// Rows that go through a stretch of nodes together.
 pub(crate) const BLOCK_ROWS: usize = 8;
@@ -54,55 +54,23 @@ pub(crate) struct Lane<T> {
 }
 
 impl<T: Real> Lane<T> {
-    pub(crate) fn new(network: &Network, layers: &[Layer], most_rows: usize) -> Self {
-        let nodes = || network.nodes().iter().zip(layers).enumerate();
-        let buffers = |input: bool| -> Vec<Vec<T>> {
-            let len = |(at, (node, layer)): (usize, (&Node, &Layer))| {
-                let own = layer.buffer == at && (input || at > 0);
-                if own { most_rows * node.shape.len() + SLACK } else { 0 }
-            };
-            nodes().map(|node| vec![T::ZERO; len(node)]).collect()
-        };
-        let places = nodes().map(|(_, (node, layer))| match layer.work {
-            Work::MaxPool(_) => vec![0; most_rows * node.shape.len()],
-            _ => Vec::new(),
-        });
-        let sums = nodes().map(|(_, (node, layer))| match layer.work {
-            Work::Norm => Sums::new(node.shape.channels),
-            _ => Sums::default(),
-        });
-        let scratch = nodes().map(|(_, (_, layer))| match &layer.work {
-            Work::Conv(conv) => conv.scratch_len(),
-            _ => 0,
-        });
-        let varied = |(_, (node, layer)): (usize, (&Node, &Layer))| match layer.work {
-            Work::Vary { .. } => node.shape.channels,
-            _ => 0,
-        };
-        let widest = nodes().map(varied).max().unwrap_or(0);
-        let scales = nodes().map(|node| [0; 2].map(|_| vec![T::ZERO; most_rows * varied(node)]));
+    pub(crate) fn new(lengths: &Lengths) -> Self {
+        let numbers = |len: &usize| vec![T::ZERO; *len];
+        let Lengths { values, slopes, places, sums, scales, .. } = lengths;
         Self {
             rows: 0,
-            values: buffers(true),
-            slopes: buffers(false),
-            places: places.collect(),
-            sums: sums.collect(),
-            scales: scales.collect(),
-            noise: vec![0.0; widest],
-            whose: Vec::new(),
-            scratch: vec![T::ZERO; scratch.max().unwrap_or(0).max(widest)],
-            targets: vec![0.0; network.loss().target_len(network.output_len()) * most_rows],
-            gradient: vec![T::ZERO; network.params().len()],
+            values: values.iter().map(numbers).collect(),
+            slopes: slopes.iter().map(numbers).collect(),
+            places: places.iter().map(|len| vec![0; *len]).collect(),
+            sums: sums.iter().map(|channels| Sums::new(*channels)).collect(),
+            scales: scales.iter().map(|len| [0; 2].map(|_| numbers(len))).collect(),
+            noise: vec![0.0; lengths.noise],
+            whose: Vec::with_capacity(lengths.whose),
+            scratch: vec![T::ZERO; lengths.scratch],
+            targets: vec![0.0; lengths.targets],
+            gradient: vec![T::ZERO; lengths.gradient],
             loss: 0.0,
         }
-    }
-
-    pub(crate) fn bytes(&self) -> usize {
-        let activations: usize = self.values.iter().chain(&self.slopes).map(Vec::len).sum();
-        let places: usize = self.places.iter().map(Vec::len).sum();
-        let scales: usize = self.scales.iter().flatten().map(Vec::len).sum();
-        size_of::<T>() * (activations + scales + self.gradient.len() + self.scratch.len())
-            + 4 * (places + self.targets.len())
     }
 
     /// Takes its rows of the data, and begins a new gradient if `targets` are wanted.

@@ -7,15 +7,18 @@ use crate::ops::batch_norm::{Affine, Batch};
 use crate::ops::tile::SLACK;
 use crate::ops::vary::Laws;
 use crate::param::ParamTable;
+use crate::plan::{Passes, bytes_of};
 use crate::real::Real;
 
 mod lane;
 mod layer;
+mod lengths;
 #[cfg(test)]
 mod tests;
 
 use lane::{BLOCK_ROWS, Lane, Shared};
 use layer::{Layer, Work};
+use lengths::Lengths;
 
 /// Gradients are summed in at most this many lanes, whatever the number of threads.
 const MOST_LANES: usize = 16;
@@ -49,42 +52,27 @@ pub(crate) struct Exec<T> {
 
 impl<T: Real> Exec<T> {
     /// For batches of up to `most_rows` examples, which members of a mixture see once each.
-    pub(crate) fn new(network: &Network, most_rows: usize) -> Self {
-        let most_rows = most_rows * network.repeats();
-        let layers = layer::plan(network);
+    pub(crate) fn new(network: &Network, most_rows: usize, passes: Passes) -> Self {
+        let Sizes { layers, lanes, lane, packed, weights } = Sizes::new(network, most_rows, passes);
         let norm = |op: &Op| matches!(op, Op::BatchNorm { .. });
         let mut cuts = vec![1];
         cuts.extend((1..layers.len()).filter(|&at| norm(&network.nodes()[at].op)));
         cuts.push(layers.len());
-        let packed = |layer: &Layer| match &layer.work {
-            Work::Conv(conv) => vec![T::ZERO; conv.packed_len()],
-            _ => Vec::new(),
-        };
         let norms = network.nodes().iter().map(|node| match node.op {
             Op::BatchNorm { .. } => Batch::new(node.shape.channels),
             _ => Batch::default(),
         });
-        let lanes = lane_count(network, most_rows);
-        // A smaller batch may give a lane a whole block where this one gives it less.
-        let lane_rows = most_rows.div_ceil(lanes).max(BLOCK_ROWS).min(most_rows.max(1));
         Self {
             network: network.clone(),
             cuts,
-            weights: vec![T::ZERO; network.params().len() + SLACK],
-            packed: layers.iter().map(packed).collect(),
+            weights: vec![T::ZERO; weights],
+            packed: packed.iter().map(|len| vec![T::ZERO; *len]).collect(),
             norms: norms.collect(),
             laws: network.nodes().iter().map(|_| Laws::default()).collect(),
             draw: Draw::default(),
-            lanes: (0..lanes).map(|_| Lane::new(network, &layers, lane_rows)).collect(),
+            lanes: (0..lanes).map(|_| Lane::new(&lane)).collect(),
             layers,
         }
-    }
-
-    /// Bytes of all buffers.
-    pub(crate) fn bytes(&self) -> usize {
-        let packed: usize = self.packed.iter().map(Vec::len).sum();
-        size_of::<T>() * (packed + self.weights.len())
-            + self.lanes.iter().map(Lane::bytes).sum::<usize>()
     }
 
     /// How many lanes a batch takes, and rows a lane.
@@ -254,6 +242,51 @@ impl<T: Real> Exec<T> {
         self.norms[at].collect_slopes(&lanes, &mut before[scale], &mut rest[..shift.len()]);
         self.lanes[0].gradient = first;
     }
+}
+
+/// How long the buffers of a plan are.
+struct Sizes {
+    layers: Vec<Layer>,
+    lanes: usize,
+    lane: Lengths,
+    /// Packed weights of each layer.
+    packed: Vec<usize>,
+    weights: usize,
+}
+
+impl Sizes {
+    /// For batches of up to `most_rows` examples.
+    fn new(network: &Network, most_rows: usize, passes: Passes) -> Self {
+        let most_rows = most_rows.saturating_mul(network.repeats());
+        let layers = layer::plan(network);
+        let lanes = lane_count(network, most_rows);
+        // A smaller batch may give a lane a whole block where this one gives it less.
+        let lane_rows = most_rows.div_ceil(lanes).max(BLOCK_ROWS).min(most_rows.max(1));
+        let packed = |layer: &Layer| match &layer.work {
+            Work::Conv(conv) => conv.packed_len(),
+            _ => 0,
+        };
+        Self {
+            lanes,
+            lane: Lengths::new(network, &layers, lane_rows, passes),
+            packed: layers.iter().map(packed).collect(),
+            weights: network.params().len() + SLACK,
+            layers,
+        }
+    }
+}
+
+/// Bytes of the buffers of a plan whose numbers have `size` bytes. Those of batch norms, a few for
+/// each channel, are left out.
+pub(crate) fn bytes(network: &Network, most_rows: usize, passes: Passes, size: usize) -> u64 {
+    let Sizes { layers, lanes, lane, packed, weights } = Sizes::new(network, most_rows, passes);
+    let tables = layers.iter().map(|layer| match &layer.work {
+        Work::Conv(conv) => conv.table_len(),
+        _ => 0,
+    });
+    let shared = bytes_of(&packed, size) + bytes_of(&[weights], size);
+    let tables = bytes_of(&[tables.sum()], 4);
+    lane.bytes(size).saturating_mul(lanes as u64).saturating_add(shared + tables)
 }
 
 /// Rows are dealt in blocks: many lanes let many threads work, few rows a lane waste none.

@@ -42,7 +42,7 @@ fn stats(network: &Network) -> Vec<f64> {
 fn check_gradient(network: &Network, rows: usize) {
     let data = data(network, rows);
     let order: Vec<u32> = (0..rows as u32).rev().collect();
-    let mut exec = Exec::<f64>::new(network, rows);
+    let mut exec = Exec::<f64>::new(network, rows, Passes::ForwardAndBack);
     let n = network.params().len();
     let mut w: Vec<f64> = random(n, 1, 0.5).into_iter().map(f64::from).collect();
     let mut stats = stats(network);
@@ -162,7 +162,7 @@ fn members_without_noise_are_the_plain_network() {
         w[param.range()].fill(0.0);
     }
     let data = data(&network, 6);
-    let mut exec = Exec::<f64>::new(&network, 6);
+    let mut exec = Exec::<f64>::new(&network, 6, Passes::ForwardAndBack);
     let (mut start, rows) = (stats(&network), [0, 1, 2, 3, 4, 5]);
     let mut gradient = vec![0.0; w.len()];
     let loss = exec.gradient(&w, &mut start, &data, &rows, &mut gradient);
@@ -182,7 +182,7 @@ fn members_without_noise_are_the_plain_network() {
         plain.params().iter().flat_map(of).collect()
     };
     let mut simple = vec![0.0; plain.params().len()];
-    let mut exec = Exec::<f64>::new(&plain, 6);
+    let mut exec = Exec::<f64>::new(&plain, 6, Passes::ForwardAndBack);
     let want = exec.gradient(&own(&w), &mut stats(&plain), &data, &rows, &mut simple);
     assert!((loss - want).abs() < 1e-12, "{loss} against {want}");
     assert!(own(&gradient).iter().zip(&simple).all(|(a, b)| (a - b).abs() < 1e-12));
@@ -308,9 +308,15 @@ fn a_linear_network_is_the_same_in_both_executors() {
     let n = network.params().len();
     let w: Vec<f64> = random(n, 1, 0.3).into_iter().map(f64::from).collect();
     let (mut one, mut two) = (vec![0.0; n], vec![0.0; n]);
-    let a =
-        super::super::rows::Exec::<f64>::new(&network, 70).gradient(&w, &data, &order, &mut one);
-    let b = Exec::<f64>::new(&network, 70).gradient(&w, &mut [], &data, &order, &mut two);
+    let a = super::super::rows::Exec::<f64>::new(&network, 70, Passes::ForwardAndBack)
+        .gradient(&w, &data, &order, &mut one);
+    let b = Exec::<f64>::new(&network, 70, Passes::ForwardAndBack).gradient(
+        &w,
+        &mut [],
+        &data,
+        &order,
+        &mut two,
+    );
     assert!((a - b).abs() < 1e-12);
     assert!(one.iter().zip(&two).all(|(a, b)| (a - b).abs() < 1e-12));
 }
@@ -327,8 +333,14 @@ fn single_precision_agrees_with_double() {
         let wide: Vec<f64> = w.iter().map(|v| f64::from(*v)).collect();
         let (mut single, mut double) = (vec![0f32; n], vec![0f64; n]);
         let mut small = stats(&network).iter().map(|v| *v as f32).collect::<Vec<_>>();
-        let a = Exec::new(&network, rows).gradient(&w, &mut small, &data, &order, &mut single);
-        let b = Exec::new(&network, rows).gradient(
+        let a = Exec::new(&network, rows, Passes::ForwardAndBack).gradient(
+            &w,
+            &mut small,
+            &data,
+            &order,
+            &mut single,
+        );
+        let b = Exec::new(&network, rows, Passes::ForwardAndBack).gradient(
             &wide,
             &mut stats(&network),
             &data,
@@ -454,7 +466,7 @@ fn numbers_are_those_of_pytorch() {
     let mut w: Vec<f64> = (0..54).map(|i| f64::from(i * 29 % 19) / 16.0 - 0.5).collect();
     w.extend([1.0, 0.5, -1.0, 0.1, 0.2, 0.3]);
     w.extend([1.0, -1.0, 0.5, -0.5, 2.0, 1.0, 0.0, 0.25]);
-    let mut exec = Exec::<f64>::new(&network, 2);
+    let mut exec = Exec::<f64>::new(&network, 2, Passes::ForwardAndBack);
     let (mut stats, mut gradient) = (stats(&network), vec![0.0; w.len()]);
     let loss = exec.gradient(&w, &mut stats, &data, &[0, 1], &mut gradient);
     let mut out = [0.0; 4];

@@ -30,7 +30,7 @@ fn data(network: &Network, rows: usize) -> Dataset {
 fn check_gradient(network: &Network, rows: usize) {
     let data = data(network, rows);
     let order: Vec<u32> = (0..rows as u32).rev().collect();
-    let mut exec = Exec::<f64>::new(network, rows);
+    let mut exec = Exec::<f64>::new(network, rows, Passes::ForwardAndBack);
     let n = network.params().len();
     let mut w: Vec<f64> = random(n, 1, 0.5).into_iter().map(f64::from).collect();
     let (mut gradient, mut scratch) = (vec![0.0; n], vec![0.0; n]);
@@ -127,7 +127,7 @@ fn columns_known_to_be_dead_change_no_gradient() {
             *w = 0.0;
         }
     }
-    let mut exec = Exec::<f32>::new(&network, 100);
+    let mut exec = Exec::<f32>::new(&network, 100, Passes::ForwardAndBack);
     let (mut all, mut some) = (vec![0.0; w.len()], vec![0.0; w.len()]);
     exec.gradient(&w, &data, &rows, &mut all);
     exec.set_live_inputs(Some(&live));
@@ -149,8 +149,10 @@ fn follows_double(network: &Network) {
     let w = random(network.params().len(), 1, 0.5);
     let wide: Vec<f64> = w.iter().map(|v| *v as f64).collect();
     let (mut g32, mut g64) = (vec![0.0f32; w.len()], vec![0.0f64; w.len()]);
-    let l32 = Exec::<f32>::new(network, 100).gradient(&w, &data, &rows, &mut g32);
-    let l64 = Exec::<f64>::new(network, 100).gradient(&wide, &data, &rows, &mut g64);
+    let l32 =
+        Exec::<f32>::new(network, 100, Passes::ForwardAndBack).gradient(&w, &data, &rows, &mut g32);
+    let l64 = Exec::<f64>::new(network, 100, Passes::ForwardAndBack)
+        .gradient(&wide, &data, &rows, &mut g64);
     assert!((l32 - l64).abs() < 1e-5);
     for (a, b) in g32.iter().zip(&g64) {
         assert!((*a as f64 - b).abs() < 1e-5, "{a} against {b}");

@@ -8,8 +8,22 @@ use zune_jpeg::zune_core::bytestream::ZCursor;
 use zune_jpeg::zune_core::colorspace::ColorSpace;
 use zune_jpeg::zune_core::options::DecoderOptions;
 
+use crate::data::table::human_bytes;
+
 /// Pixels that an image may have: 400 MB decoded.
 const MOST_PIXELS: usize = 1 << 27;
+
+/// Bytes that an image file may have.
+pub(super) const MOST_BYTES: u64 = 512 << 20;
+
+/// Refuses a file that is too large to be an image, before it is read.
+pub(super) fn check_len(bytes: u64) -> Result<(), String> {
+    if bytes <= MOST_BYTES {
+        return Ok(());
+    }
+    let (found, most) = (human_bytes(bytes), human_bytes(MOST_BYTES));
+    Err(format!("has {found}, and an image file may have {most} at most"))
+}
 
 /// What the first bytes of an image say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,6 +1,5 @@
 //! What all readers of image files share: gzip, MD5 and messages.
 
-use std::fs::File;
 use std::io::{BufRead, Read};
 use std::path::Path;
 
@@ -8,6 +7,7 @@ use flate2::bufread::MultiGzDecoder;
 
 use crate::config::DataKind;
 use crate::error::{Error, Result};
+use crate::files::regular;
 
 /// A file that cannot be used.
 pub(super) fn problem(path: &Path, text: impl AsRef<str>) -> Error {
@@ -35,7 +35,7 @@ pub(super) fn gzip_or_plain<'a>(
 
 /// The MD5 of a file as hexadecimal digits.
 pub fn md5_of(path: &Path) -> Result<String> {
-    let mut file = File::open(path).map_err(|e| Error::file("read", path, e))?;
+    let mut file = regular::open(path).map_err(|e| Error::file("read", path, e))?;
     let mut context = md5::Context::new();
     std::io::copy(&mut file, &mut context).map_err(|e| Error::file("read", path, e))?;
     Ok(format!("{:x}", context.finalize()))

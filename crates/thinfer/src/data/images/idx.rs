@@ -1,12 +1,12 @@
 //! IDX, the file format of MNIST: a magic number, sizes, and bytes; possibly gzipped.
 
-use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
 use super::{gzip_or_plain, problem};
 use crate::data::table::{available_memory, check_memory};
 use crate::error::{Error, Result};
+use crate::files::regular;
 
 /// An array of bytes.
 #[derive(Debug, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub(super) struct Idx {
 
 impl Idx {
     pub(super) fn read(path: &Path) -> Result<Self> {
-        let file = File::open(path).map_err(|e| Error::file("read", path, e))?;
+        let file = regular::open(path).map_err(|e| Error::file("read", path, e))?;
         Self::from_packed(path, BufReader::new(file))
     }
 

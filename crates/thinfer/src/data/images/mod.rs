@@ -113,6 +113,11 @@ pub trait ImageStream: Debug + Send + Sync {
     /// Writes the images of `rows` one after another, on all threads of the current pool.
     fn fill(&self, rows: &[u32], view: View, out: &mut [u8]) -> Result<()>;
 
+    /// Bytes that a thread takes to decode one image, as far as that is known.
+    fn decoding_bytes(&self) -> u64 {
+        0
+    }
+
     /// The images that could not be read by now and were replaced by others of their class.
     fn unreadable(&self) -> Vec<Unreadable> {
         Vec::new()

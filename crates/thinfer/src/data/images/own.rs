@@ -166,11 +166,13 @@ pub(super) fn load(config: &Config) -> Result<ImageData> {
             "the images are small ({width} x {height}) and are enlarged to {size} x {size}; `data.image_size` sets another size"
         ));
     }
-    let (train, test) = (
+    let (mut train, test) = (
         Pictures::new(train, size, flip, Arc::clone(&patience)),
         Pictures::new(test, size, flip, Arc::clone(&patience)),
     );
     let (test, left_out) = test.readable()?;
+    let of_first = first.map_or(0, |(width, height)| width * height);
+    train.know_pixels(test.most_pixels().max(of_first));
     if test.items().is_empty() {
         return Err(problem(
             &root,

@@ -1,5 +1,6 @@
 //! Picture files and sets of another shape, brought into the shape of a network's images.
 
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use fast_image_resize::Resizer;
@@ -8,10 +9,11 @@ use thinfer_engine::Shape;
 
 use super::ImageSet;
 use super::crop::Crop;
-use super::decode::Header;
+use super::decode::{Header, MOST_BYTES, check_len};
 use super::own::entries;
 use super::trail::Trail;
 use crate::error::{Error, Result};
+use crate::files::regular;
 
 /// Endings of the files that are taken from folders.
 const ENDINGS: [&str; 3] = ["jpg", "jpeg", "png"];
@@ -71,10 +73,19 @@ fn walk(folder: &Path, trail: &Trail<'_>, found: &mut Vec<PathBuf>) -> Result<()
     Ok(())
 }
 
+/// The bytes of a picture file; the problem is in words.
+fn read_file(path: &Path) -> std::result::Result<Vec<u8>, String> {
+    let unreadable = |error: std::io::Error| format!("cannot be read ({error})");
+    let file = regular::open(path).map_err(unreadable)?;
+    check_len(file.metadata().map_err(unreadable)?.len())?;
+    let mut bytes = Vec::new();
+    file.take(MOST_BYTES).read_to_end(&mut bytes).map_err(unreadable)?;
+    Ok(bytes)
+}
+
 /// Reads a JPEG or PNG file; the problem is in words.
 pub fn read_picture(path: &Path, shape: Shape, fit: Fit) -> std::result::Result<Picture, String> {
-    let bytes = std::fs::read(path).map_err(|error| format!("cannot be read ({error})"))?;
-    picture_from_bytes(bytes, shape, fit)
+    picture_from_bytes(read_file(path)?, shape, fit)
 }
 
 /// The same from the bytes of a file.

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::{ImageStream, View};
 use crate::error::{Error, Result};
+use crate::threads::Threads;
 
 /// Images in a given order, chunk by chunk, one chunk ahead of the caller. Two chunks are in memory
 /// at any time.
@@ -57,11 +58,9 @@ impl Prefetch {
     ) -> Result<Self> {
         let failed = |what: &str| {
             Error::Data(format!(
-                "no threads to decode images can be started: {what}; lower the number of threads of this user"
+                "no thread to decode images can be started: {what}; raise the limit on threads (`ulimit -u`, or that of the container), or end other programs"
             ))
         };
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
-        let pool = pool.map_err(|error| failed(&error.to_string()))?;
         let chunk = chunk.max(1);
         let total = order.len();
         // A chunk is handed over when the caller comes for it; then the next is begun.
@@ -71,6 +70,7 @@ impl Prefetch {
             free.send(Vec::new()).map_err(|error| failed(&error.to_string()))?;
         }
         let work = move || {
+            let pool = Threads::new(threads);
             let len = stream.shape().len();
             for rows in order.chunks(chunk) {
                 // Either end is gone when the caller is: then there is nothing left to do.

@@ -2,7 +2,6 @@
 //! `KEY.json`. Every shard is read through once for where its images are; nothing is unpacked.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io::{BufReader, Read, Seek};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,6 +13,7 @@ use super::own::{Listing, Part, entries, file_name};
 use super::problem;
 use super::stream::Item;
 use crate::error::{Error, Result};
+use crate::files::regular;
 
 /// Bytes that a label may have.
 const LABEL_BYTES: u64 = 1 << 20;
@@ -120,7 +120,7 @@ pub(super) fn list(root: &Path, shards: &Shards) -> Result<Listing> {
 
 /// Where the images of a shard are, in the order of the file, with their classes.
 fn index(path: &Path) -> Result<Vec<(u64, u64, Label)>> {
-    let file = File::open(path).map_err(|e| Error::file("read", path, e))?;
+    let file = regular::open(path).map_err(|e| Error::file("read", path, e))?;
     let len = file.metadata().map_err(|e| Error::file("read", path, e))?.len();
     index_of(BufReader::new(file), len).map_err(|text| problem(path, text))
 }

@@ -1,7 +1,6 @@
 //! Images in files, decoded when they are needed.
 
 use std::cell::RefCell;
-use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 use std::sync::Arc;
@@ -12,9 +11,10 @@ use thinfer_engine::Shape;
 
 use super::broken::{Patience, Unreadable};
 use super::crop::Crop;
-use super::decode::Header;
+use super::decode::{Header, check_len};
 use super::{ImageSet, ImageStream, View};
 use crate::error::{Error, Result};
+use crate::files::regular;
 
 /// One image: a file, or a part of one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,8 +31,9 @@ pub(super) struct Item {
 impl Item {
     /// Reads the bytes of the image.
     pub(super) fn read(&self, into: &mut Vec<u8>) -> std::result::Result<(), String> {
+        check_len(self.len)?;
         let read = |into: &mut Vec<u8>| {
-            let mut file = File::open(&self.file)?;
+            let mut file = regular::open(&self.file)?;
             if self.offset > 0 {
                 file.seek(SeekFrom::Start(self.offset))?;
             }
@@ -81,13 +82,25 @@ pub(super) struct Pictures {
     size: usize,
     flip: bool,
     patience: Arc<Patience>,
+    /// The largest image that is known, in pixels.
+    most_pixels: usize,
 }
 
 impl Pictures {
     /// Images that come as `size` x `size` pixels, mirrored half the time where `flip`.
     pub(super) fn new(items: Vec<Item>, size: usize, flip: bool, patience: Arc<Patience>) -> Self {
         let labels = items.iter().map(|item| item.label).collect();
-        Self { items, labels, size, flip, patience }
+        Self { items, labels, size, flip, patience, most_pixels: 0 }
+    }
+
+    /// The largest image that is known, in pixels.
+    pub(super) fn most_pixels(&self) -> usize {
+        self.most_pixels
+    }
+
+    /// Tells of the size of an image.
+    pub(super) fn know_pixels(&mut self, pixels: usize) {
+        self.most_pixels = self.most_pixels.max(pixels);
     }
 
     /// The images, readable or not.
@@ -98,19 +111,24 @@ impl Pictures {
     /// Only those that can be read, all of them decoded once to know it, and those that cannot: a
     /// test set in which one image stood for another would score that one twice.
     pub(super) fn readable(self) -> Result<(Self, Vec<Unreadable>)> {
-        let problems: Vec<Option<String>> =
-            self.items.par_iter().map(|item| item.decoded().err()).collect();
+        let sizes: Vec<_> = self.items.par_iter().map(Item::decoded).collect();
         let (mut items, mut left_out) = (Vec::new(), Vec::new());
-        for (item, problem) in self.items.into_iter().zip(problems) {
-            match problem {
-                None => items.push(item),
-                Some(problem) => {
+        let mut most_pixels = self.most_pixels;
+        for (item, size) in self.items.into_iter().zip(sizes) {
+            match size {
+                Ok((width, height)) => {
+                    items.push(item);
+                    most_pixels = most_pixels.max(width * height);
+                }
+                Err(problem) => {
                     left_out.push(Unreadable { name: item.name(), problem: problem.clone() });
                     self.patience.add(&item, problem)?;
                 }
             }
         }
-        Ok((Self::new(items, self.size, self.flip, self.patience), left_out))
+        let mut readable = Self::new(items, self.size, self.flip, self.patience);
+        readable.know_pixels(most_pixels);
+        Ok((readable, left_out))
     }
 
     /// All images as they are, for images that have the right size already.
@@ -190,6 +208,11 @@ impl ImageStream for Pictures {
             .zip(rows)
             .with_max_len(1)
             .try_for_each(|(out, row)| self.show_or_replace(*row, Some(view), out))
+    }
+
+    /// The pixels once as the file has them, once in three colours, and a row of floats to resize.
+    fn decoding_bytes(&self) -> u64 {
+        7 * self.most_pixels as u64
     }
 
     fn unreadable(&self) -> Vec<Unreadable> {

@@ -17,6 +17,7 @@ use super::{
     check_rows, is_missing_text,
 };
 use crate::error::{Error, Result};
+use crate::files::regular;
 
 /// Bytes looked at to guess how many cells the file holds.
 const SAMPLE: u64 = 1 << 16;
@@ -105,7 +106,7 @@ fn read_text(
 }
 
 fn open(path: &Path, delimiter: u8) -> Result<Reader<File>> {
-    let file = File::open(path).map_err(|e| Error::file("read", path, e))?;
+    let file = regular::open(path).map_err(|e| Error::file("read", path, e))?;
     Ok(ReaderBuilder::new().delimiter(delimiter).buffer_capacity(1 << 18).from_reader(file))
 }
 
@@ -113,7 +114,7 @@ fn open(path: &Path, delimiter: u8) -> Result<Reader<File>> {
 /// tables that will not fit into memory.
 fn check_size(path: &Path, delimiter: u8, memory: Option<u64>) -> Result<()> {
     let unreadable = |e| Error::file("read", path, e);
-    let file = File::open(path).map_err(unreadable)?;
+    let file = regular::open(path).map_err(unreadable)?;
     let size = file.metadata().map_err(unreadable)?.len();
     let mut sample = Vec::new();
     file.take(SAMPLE).read_to_end(&mut sample).map_err(unreadable)?;
@@ -194,7 +195,7 @@ fn broken(path: &Path, error: csv::Error) -> Error {
 /// lines it skips, and before the second half of `\r\n`.
 fn line_at(path: &Path, byte: u64) -> std::io::Result<u64> {
     let mut line = 1;
-    for (at, next) in (0..).zip(BufReader::new(File::open(path)?).bytes()) {
+    for (at, next) in (0..).zip(BufReader::new(regular::open(path)?).bytes()) {
         match next? {
             b'\n' => line += 1,
             b'\r' => {}

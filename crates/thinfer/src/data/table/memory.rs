@@ -1,13 +1,24 @@
+use std::path::Path;
+
+use super::cgroup;
 use crate::error::{Error, Result};
 
-/// Memory that can still be taken without swapping: `MemAvailable` of `/proc/meminfo`, and nothing
-/// on systems that do not have it.
+/// Memory that can still be taken without swapping: the smaller of what the machine has
+/// (`MemAvailable` of `/proc/meminfo`) and of what the control groups of this process leave, and
+/// nothing on systems that have neither.
 pub fn available_memory() -> Option<u64> {
-    parse_available(&std::fs::read_to_string("/proc/meminfo").ok()?)
+    let machine = std::fs::read_to_string("/proc/meminfo").ok();
+    let machine = machine.and_then(|text| kilobytes(&text, "MemAvailable:"));
+    [machine, cgroup::left(Path::new("/"))].into_iter().flatten().min()
 }
 
-fn parse_available(meminfo: &str) -> Option<u64> {
-    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+/// Bytes of memory that this process has now; nothing on systems that do not say.
+pub(crate) fn resident_memory() -> Option<u64> {
+    kilobytes(&std::fs::read_to_string("/proc/self/status").ok()?, "VmRSS:")
+}
+
+fn kilobytes(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
@@ -85,8 +96,9 @@ mod tests {
     #[test]
     fn meminfo_is_read_and_strange_text_is_ignored() {
         let text = "MemTotal:       24631672 kB\nMemAvailable:   23068672 kB\n";
-        assert_eq!(parse_available(text), Some(23_068_672 * 1024));
-        assert_eq!(parse_available("MemAvailable: lots"), None);
-        assert_eq!(parse_available(""), None);
+        let available = |text: &str| kilobytes(text, "MemAvailable:");
+        assert_eq!(available(text), Some(23_068_672 * 1024));
+        assert_eq!(available("MemAvailable: lots"), None);
+        assert_eq!(available(""), None);
     }
 }

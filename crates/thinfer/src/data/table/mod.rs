@@ -2,6 +2,7 @@
 //!
 //! Rows in messages and reports are counted from 1, the header not included.
 
+mod cgroup;
 mod csv;
 mod dressed;
 mod encode;
@@ -21,6 +22,7 @@ use std::path::{Path, PathBuf};
 
 pub(crate) use encode::Unseen;
 pub use encode::{Encoding, Kind, Variable};
+pub(crate) use memory::resident_memory;
 pub use memory::{available_memory, check_memory, human_bytes};
 pub use notes::Notes;
 pub use target::{Target, Task, infer_task, learn_target};

@@ -22,6 +22,7 @@ use super::{
     infinite_cell, is_missing_text, number_text,
 };
 use crate::error::{Error, Result};
+use crate::files::regular;
 
 /// Values decoded at once.
 const BATCH: usize = 8192;
@@ -36,7 +37,7 @@ pub(super) fn read(path: &Path, options: &ReadOptions, memory: Option<u64>) -> R
 }
 
 fn read_sound(path: &Path, options: &ReadOptions, memory: Option<u64>) -> Result<Found> {
-    let file = File::open(path).map_err(|e| Error::file("read", path, e))?;
+    let file = regular::open(path).map_err(|e| Error::file("read", path, e))?;
     let reader = SerializedFileReader::new(file).map_err(|e| broken(path, &e))?;
     let meta = reader.metadata();
     let kinds = kinds(path, meta)?;
@@ -298,7 +299,7 @@ mod tests {
     /// with `odd` there are infinite numbers and bytes that are not text.
     fn file(schema: &str, odd: bool) -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();
-        let file = File::create(folder.path().join("t.parquet")).unwrap();
+        let file = std::fs::File::create(folder.path().join("t.parquet")).unwrap();
         let schema = parse_message_type(&format!("message m {{ {schema} }}")).unwrap();
         let null = schema.get_fields().iter().any(|field| field.is_optional());
         let mut writer = SerializedFileWriter::new(file, Arc::new(schema), Arc::default()).unwrap();

@@ -16,6 +16,7 @@ use crate::error::{Error, Result};
 use crate::evaluate::{evaluate, score};
 use crate::experiment::chain_specs;
 use crate::selectors::{PathPoint, Quality, Selector, quality, threshold_path};
+use crate::threads::Threads;
 use crate::train::{Setting, Silent, run_chains};
 
 /// One run on one data set.
@@ -146,10 +147,7 @@ fn run_selector(
     stop: &AtomicBool,
 ) -> Result<Outcome> {
     // Runs go side by side, one a core, so none of them may take the others' threads.
-    let alone = rayon::ThreadPoolBuilder::new()
-        .num_threads(1)
-        .build()
-        .map_err(|e| Error::Data(format!("no thread could be started for a run: {e}")))?;
+    let alone = Threads::new(1);
     let found = alone.install(|| selector.fit(data, config.seed, stop))?;
     let predictive = alone.install(|| found.predictor.predict(&data.test))?;
     let scores = score(&predictive, &data.test, data.schema.target_scale());

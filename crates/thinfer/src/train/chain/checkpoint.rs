@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Chain, ChainSpec, Record, Snapshot};
 use crate::error::{Error, Result};
-use crate::train::container::{self, Container};
+use crate::train::container::{self, Container, Section};
 use crate::train::cut::Cut;
 
 #[derive(Serialize, Deserialize)]
@@ -18,6 +18,9 @@ struct Body {
     /// `null` right after a record; a loss may be negative, so no number could say that.
     largest_loss: Option<f64>,
     clipped_steps: u64,
+    /// Left out where it is not so, which it almost always is.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    epoch_is_open: bool,
     records: Vec<Record>,
     /// Epoch and checksum of every snapshot so far.
     snapshots: Vec<(usize, u32)>,
@@ -33,23 +36,23 @@ impl Chain {
             loss_sum: self.loss_sum,
             largest_loss: self.largest_loss,
             clipped_steps: self.clipped_steps,
+            epoch_is_open: self.epoch_is_open,
             records: self.records.clone(),
             snapshots: self.snapshots.iter().map(|s| (s.epoch, s.checksum())).collect(),
         };
-        let mut sections =
-            vec![("weights".to_owned(), container::float_bytes(self.arena.weights()))];
+        let mut sections = vec![("weights".to_owned(), Section::Floats(self.arena.weights()))];
         for at in 0..self.arena.state_buffers() {
-            let bytes = container::float_bytes(self.arena.state(at));
-            sections.push((format!("state{at}"), bytes));
+            sections.push((format!("state{at}"), Section::Floats(self.arena.state(at))));
         }
-        sections.push(("marks".to_owned(), self.arena.marks().to_vec()));
-        sections.push(("stats".to_owned(), container::float_bytes(self.arena.stats())));
-        sections.push(("trace".to_owned(), container::float_bytes(self.trace.values())));
-        if let Some(cut) = &self.cut {
-            sections.push(("cut".to_owned(), cut.to_bits()));
+        sections.push(("marks".to_owned(), Section::Bytes(self.arena.marks())));
+        sections.push(("stats".to_owned(), Section::Floats(self.arena.stats())));
+        sections.push(("trace".to_owned(), Section::Floats(self.trace.values())));
+        let bits = self.cut.as_ref().map(Cut::to_bits);
+        if let Some(bits) = &bits {
+            sections.push(("cut".to_owned(), Section::Bytes(bits)));
         }
         if !self.cycle_end.is_empty() {
-            sections.push(("cycle_end".to_owned(), container::float_bytes(&self.cycle_end)));
+            sections.push(("cycle_end".to_owned(), Section::Floats(&self.cycle_end)));
         }
         container::encode(&body, &sections)
     }
@@ -100,6 +103,7 @@ impl Chain {
         chain.loss_sum = file.body.loss_sum;
         chain.largest_loss = file.body.largest_loss;
         chain.clipped_steps = file.body.clipped_steps;
+        chain.epoch_is_open = file.body.epoch_is_open;
         chain.records = file.body.records;
         Ok(chain)
     }

@@ -67,7 +67,7 @@ fn write(folder: &Path, files: &[(String, Vec<u8>)]) {
 }
 
 fn pack(path: &Path, below: &str, files: &[(String, Vec<u8>)]) {
-    let packed = GzEncoder::new(File::create(path).unwrap(), Compression::fast());
+    let packed = GzEncoder::new(std::fs::File::create(path).unwrap(), Compression::fast());
     let mut archive = tar::Builder::new(packed);
     for (name, bytes) in files {
         let mut header = tar::Header::new_gnu();

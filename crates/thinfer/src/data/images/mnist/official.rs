@@ -1,13 +1,13 @@
 //! The official files of MNIST and Fashion-MNIST, known by their MD5: as they are published, and
 //! unpacked, so that files that were packed again are known too.
 
-use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
 
 use super::super::{gzip_or_plain, md5_of};
 use crate::config::DataKind;
 use crate::error::{Error, Result};
+use crate::files::regular;
 
 /// Training and test images of both sets.
 const ROWS: [usize; 2] = [60_000, 10_000];
@@ -91,7 +91,7 @@ impl Official {
 /// The MD5 of a file after unpacking.
 pub(super) fn content_md5(path: &Path) -> Result<String> {
     let unreadable = |e| Error::file("read", path, e);
-    let file = File::open(path).map_err(unreadable)?;
+    let file = regular::open(path).map_err(unreadable)?;
     let mut reader = gzip_or_plain(BufReader::new(file)).map_err(unreadable)?;
     let mut context = md5::Context::new();
     std::io::copy(&mut reader, &mut context).map_err(unreadable)?;
