@@ -19,10 +19,10 @@ use crate::posterior::{Posterior, Predictive, SampleRule};
 use crate::shrink::{Layout, shrink};
 use crate::train::{ChainResult, Snapshot, live_inputs};
 pub use blow_up::{blew_up, blown_up_chains, untrained_loss};
-pub(crate) use convergence::Sampled;
 pub use convergence::{AGREED, Agreement, Convergence, LEAST_SAMPLES, SampleTrace};
-pub(crate) use temperature::temperature;
+pub(crate) use convergence::{Sampled, compared_rows};
 pub use temperature::{MOST_CLIPPED, Temperature};
+pub(crate) use temperature::{bytes as temperature_bytes, temperature};
 pub use verdict::Quality;
 
 /// The level of predictive intervals in reports.
@@ -283,6 +283,7 @@ fn convergence(
     let samples: Vec<&Snapshot> = all.members.iter().collect();
     let (_, sd) = data.schema.target_scale();
     let truth = data.test.targets();
+    let rows = compared_rows(truth.len());
     let sampled = match predictive {
         Predictive::Regression { means, sigmas } => {
             let one = |(f, sigma): (&Vec<f64>, &f64)| {
@@ -294,7 +295,10 @@ fn convergence(
             let logs = || sigmas.iter().map(|sigma| sigma.ln() + sd.ln()).collect();
             Sampled {
                 samples: &samples,
-                predictions: means.clone(),
+                predictions: means
+                    .iter()
+                    .map(|f| rows.clone().map(|row| f[row]).collect())
+                    .collect(),
                 log_likelihood: means.iter().zip(sigmas).map(one).collect(),
                 log_sigma: learned.then(logs),
             }
@@ -304,7 +308,10 @@ fn convergence(
                 metrics::negative_log_likelihood_classes(member, *classes, truth)
                     .map_or(f64::NAN, |nll| -nll)
             };
-            let of_truth = |member: &Vec<f64>| metrics::of_truth(member, *classes, truth);
+            let of_truth = |member: &Vec<f64>| {
+                let all = metrics::of_truth(member, *classes, truth);
+                rows.clone().map(|row| all[row]).collect()
+            };
             Sampled {
                 samples: &samples,
                 predictions: members.iter().map(of_truth).collect(),

@@ -78,12 +78,18 @@ pub struct Convergence {
 pub(crate) struct Sampled<'a> {
     /// The samples, chain by chain.
     pub samples: &'a [&'a Snapshot],
-    /// The mean, or the probability of the true class, of every row.
+    /// The mean, or the probability of the true class, of [`compared_rows`].
     pub predictions: Vec<Vec<f64>>,
     /// The mean log-likelihood of the rows.
     pub log_likelihood: Vec<f64>,
     /// The logarithm of the noise, where it is learned.
     pub log_sigma: Option<Vec<f64>>,
+}
+
+/// The test rows whose predictions are compared, of so many.
+pub(crate) fn compared_rows(all: usize) -> impl Iterator<Item = usize> + Clone {
+    let rows = all.min(ROWS);
+    (0..rows).map(move |row| row * all / rows)
 }
 
 impl Convergence {
@@ -107,10 +113,8 @@ impl Convergence {
             settled.iter().map(|chain| chain.iter().map(|at| value(*at)).collect()).collect()
         };
         let agreement = |values: &Vec<f64>| Agreement::of(&chains_of(&|at| values[at]));
-        let all_rows = sampled.predictions.first().map_or(0, Vec::len);
-        let rows = all_rows.min(ROWS);
+        let rows = sampled.predictions.first().map_or(0, Vec::len);
         let of_rows: Vec<Agreement> = (0..rows)
-            .map(|row| row * all_rows / rows)
             .filter_map(|row| Agreement::of(&chains_of(&|at| sampled.predictions[at][row])))
             .collect();
         Self {

@@ -6,7 +6,7 @@
 
 use serde::Serialize;
 use thinfer_engine::noise::{Key, Stream};
-use thinfer_engine::{Network, Plan};
+use thinfer_engine::{Network, Passes, Plan};
 
 use super::response::{MOST_STEPS, Response};
 use crate::config::{Config, MethodKind};
@@ -141,6 +141,44 @@ fn clipped_share(results: &[ChainResult], clock: Clock) -> f64 {
     clipped as f64 / steps.max(1) as f64
 }
 
+/// How many batches are looked at, and how many rows each has.
+struct Batches {
+    count: usize,
+    size: usize,
+}
+
+impl Batches {
+    /// On so many rows, for steps of `batch` and a sample with `kept` weights.
+    fn of(network: &Network, images: bool, rows: usize, batch: usize, kept: usize) -> Self {
+        let (most, largest) = if images {
+            let work = network.multiply_adds().max(1) * IMAGE_BATCH;
+            (IMAGE_BATCHES.min(IMAGE_WORK / work), IMAGE_BATCH)
+        } else {
+            (TABLE_BATCHES, TABLE_BATCH)
+        };
+        let held = MOST_NUMBERS / kept.max(1);
+        let count = most.min(held).max(FEWEST_BATCHES).min(rows / 2).max(1);
+        Self { count, size: (rows / count).clamp(1, largest.min(batch).max(1)) }
+    }
+}
+
+/// Bytes that the estimate takes for a sample of which nothing is pruned, on images of `image` bytes each once they are
+/// numbers, or on a table where that is absent.
+pub(crate) fn bytes(network: &Network, image: Option<u64>, rows: usize, batch: usize) -> u64 {
+    if batch >= rows || rows < 4 {
+        return 0;
+    }
+    let weights = network.params().len();
+    let Batches { count, size } = Batches::of(network, image.is_some(), rows, batch, weights);
+    // Every gradient, one more as it is made, and the numbers of the kept weights.
+    let gradients = 4 * weights as u64 * (count as u64 + 1) + 8 * weights as u64;
+    let plan = Plan::bytes_of(network, size, Passes::ForwardAndBack);
+    gradients
+        .saturating_add(plan)
+        .saturating_add(4 * rows as u64)
+        .saturating_add(image.unwrap_or(0).saturating_mul(size as u64))
+}
+
 /// The variances of a row's gradient along its principal directions, over the kept weights of a sample, and
 /// how many weights that are. Directions that the few batches do not show have none.
 ///
@@ -156,16 +194,9 @@ fn row_variances(
     if config.train.batch >= rows || rows < 4 {
         return Ok((Vec::new(), kept.len()));
     }
-    let (most, largest) = match examples {
-        Examples::Table(_) => (TABLE_BATCHES, TABLE_BATCH),
-        Examples::Images(_) => {
-            let work = network.multiply_adds().max(1) * IMAGE_BATCH;
-            (IMAGE_BATCHES.min(IMAGE_WORK / work), IMAGE_BATCH)
-        }
-    };
-    let held = MOST_NUMBERS / kept.len().max(1);
-    let batches = most.min(held).max(FEWEST_BATCHES).min(rows / 2);
-    let size = (rows / batches).clamp(1, largest.min(config.train.batch));
+    let images = matches!(examples, Examples::Images(_));
+    let Batches { count: batches, size } =
+        Batches::of(network, images, rows, config.train.batch, kept.len());
     // The order that the epoch after the last one would have.
     let next = config.train.epochs as u64;
     let order = Key::new(config.seed, sample.chain, Stream::Shuffle).permutation(next, rows);

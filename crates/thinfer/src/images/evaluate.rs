@@ -9,7 +9,7 @@ use thinfer_engine::Network;
 use super::size::{Amounts, ImageSize, image_size};
 use crate::data::images::Broken;
 use crate::error::{Error, Result};
-use crate::evaluate::{Behaviour, Convergence, Quality, Sampled, behaviour};
+use crate::evaluate::{Behaviour, Convergence, Quality, Sampled, behaviour, compared_rows};
 use crate::metrics::{self, Detection, ECE_BINS, ReliabilityBin, Sparsity};
 use crate::posterior::SampleRule;
 use crate::train::{ChainResult, Snapshot};
@@ -282,7 +282,10 @@ pub fn evaluate_images(input: &ImageResults<'_>) -> Result<ImageEvaluation> {
             &Sampled {
                 samples: &snapshots,
                 predictions: (0..snapshots.len())
-                    .map(|at| metrics::of_truth(&ensemble(&[at]).mean, classes, labels))
+                    .map(|at| {
+                        let all = metrics::of_truth(&ensemble(&[at]).mean, classes, labels);
+                        compared_rows(labels.len()).map(|row| all[row]).collect()
+                    })
                     .collect(),
                 log_likelihood: single.iter().map(|s| -s.scores.nll).collect(),
                 log_sigma: None,

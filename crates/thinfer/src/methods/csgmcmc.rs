@@ -170,6 +170,10 @@ impl Method for CsgmcmcMethod {
         usize::from(self.config.momentum > 0.0)
     }
 
+    fn adds_noise(&self) -> bool {
+        true
+    }
+
     fn start(&self, arena: &mut Arena, _key: Key) -> Result<()> {
         arena.set_marks(&vec![ALIVE; arena.len()])?;
         Ok(())

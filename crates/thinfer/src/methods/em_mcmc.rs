@@ -178,6 +178,10 @@ impl Method for EmMcmcMethod {
         2
     }
 
+    fn adds_noise(&self) -> bool {
+        true
+    }
+
     fn start(&self, arena: &mut Arena, key: Key) -> Result<()> {
         self.config.sghmc.start_state(arena, key)?;
         if self.config.regrow {

@@ -127,6 +127,11 @@ pub trait Method: Send + Sync {
         Course::Falls
     }
 
+    /// Whether the update adds noise, so that the chain has a temperature.
+    fn adds_noise(&self) -> bool {
+        false
+    }
+
     /// Why the method cannot run where the host sees weights between epochs only, as on a GPU.
     fn needs_host(&self) -> Option<&'static str> {
         None

@@ -427,6 +427,10 @@ impl Method for SghmcMethod {
         2
     }
 
+    fn adds_noise(&self) -> bool {
+        true
+    }
+
     fn start(&self, arena: &mut Arena, key: Key) -> Result<()> {
         self.config.start_state(arena, key)
     }

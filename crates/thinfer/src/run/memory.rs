@@ -6,6 +6,7 @@ use crate::config::{Config, DataKind};
 use crate::data::table::{human_bytes, resident_memory};
 use crate::data::{ImageData, Images};
 use crate::error::{Error, Result};
+use crate::evaluate::temperature_bytes;
 use crate::experiment::{Problem, ProblemInputs, chain_specs};
 use crate::images::classify;
 use crate::posterior;
@@ -183,22 +184,29 @@ fn evaluation_bytes(spec: &ChainSpec, chains: usize, work: &Work) -> u64 {
     let members = (chains * spec.sample_epochs.len()) as u64;
     let tables = table_bytes(network, work).saturating_mul(members).saturating_mul(views as u64);
     let on_cpu = work.device == Device::Cpu;
-    let plan = match &work.image {
-        Some(_) if !on_cpu => 0,
+    let (held, plan) = match &work.image {
+        Some(_) if !on_cpu => (0, 0),
         Some(_) => {
             let Judging { plan, images } = judging_bytes(network, work);
-            plan.saturating_add(images)
+            (0, plan.saturating_add(images))
         }
-        // All samples are copied, those that share the last mask once more, and the last of each chain,
-        // which are scored one by one and cut down.
+        // All samples are copied, those that are averaged once more, and the last of each chain, which are scored one
+        // by one and cut down.
         None => {
             let rows = posterior::rows_at_once(work.test_rows);
             let copies = samples_bytes(spec).saturating_mul(2 * chains as u64);
             let last = (5 * (chains as u64 + 1) + 8) * weights_of(network);
-            Plan::bytes_of(network, rows, Passes::Forward).saturating_add(copies + last)
+            (copies + last, Plan::bytes_of(network, rows, Passes::Forward))
         }
     };
-    plan.saturating_add(tables)
+    // The temperature is estimated on the cores, when the plan of the scores is gone.
+    let image = work.image.as_ref().map(|image| image.batch(1));
+    let temperature = if spec.method.adds_noise() {
+        temperature_bytes(network, image, work.train_rows, spec.batch)
+    } else {
+        0
+    };
+    held.saturating_add(plan.max(temperature)).saturating_add(tables)
 }
 
 /// Stops before the run where it does not fit, and says what would.
