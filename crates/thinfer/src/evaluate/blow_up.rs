@@ -148,7 +148,7 @@ mod tests {
         let all = SampleRule::all();
         assert_eq!(blown_up_chains(&results, &all, Some(0.5)), [1, 2, 3]);
         // The second one of two samples is all that counts, and by then one chain had come back.
-        let late = SampleRule::new(&[0..4], &[1, 3], 0.5, crate::posterior::Thin::Every(1));
+        let late = SampleRule::new(&[0..2, 2..4], &[1, 3], 0.5, crate::posterior::Thin::Every(1));
         assert_eq!(blown_up_chains(&results, &late, Some(0.5)), [1, 3]);
         assert_eq!(blown_up_chains(&results, &late, None), [3]);
         assert_eq!(blown_up_chains(&results, &late, Some(200.0)), [3]);

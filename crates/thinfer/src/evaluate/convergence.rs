@@ -207,8 +207,9 @@ mod tests {
         let log_sigma = Some(samples.iter().map(|s| value(s, 8)).collect());
         let sampled = Sampled { samples: &samples, predictions, log_likelihood, log_sigma };
         let all: Vec<usize> = (0..epochs).collect();
-        let whole = [0..epochs];
-        Convergence::of(&sampled, &SampleRule::new(&whole, &all, burn_in, Thin::Every(5)))
+        let whole = 0..epochs;
+        let whole = std::slice::from_ref(&whole);
+        Convergence::of(&sampled, &SampleRule::new(whole, &all, burn_in, Thin::Every(5)))
     }
 
     #[test]

@@ -98,7 +98,7 @@ fn chains_weigh_equally() {
     let few = small.chain(0, 0.1, &[&[0, 1], &[0]]);
     let many = small.chain(1, 0.3, &[&[0], &[0], &[0]]);
     let alone = |results: &[ChainResult]| {
-        let members = results.iter().flat_map(|r| r.snapshots.last().cloned()).collect();
+        let members = results.iter().filter_map(|r| r.snapshots.last().cloned()).collect();
         let last = Posterior { network: small.network.clone(), members };
         last.predict(&small.data.test).unwrap().mean()
     };

@@ -105,7 +105,7 @@ fn rank_normalised(chains: &[Vec<f64>]) -> Vec<Vec<f64>> {
     let mut from = 0;
     while from < order.len() {
         let equal = (from..order.len()).take_while(|at| value(*at) == value(from)).count();
-        let rank = from as f64 + (equal as f64 + 1.0) / 2.0;
+        let rank = from as f64 + f64::midpoint(equal as f64, 1.0);
         let score = normal_quantile((rank - 0.375) / (order.len() as f64 + 0.25));
         for (chain, draw) in &order[from..from + equal] {
             scores[*chain][*draw] = score;

@@ -149,9 +149,11 @@ mod tests {
         assert_eq!(epochs(&rule(0.99, Thin::Every(1))), [18, 19]);
         assert_eq!(epochs(&SampleRule::all()), EPOCHS);
         // One cycle: a share of the samples.
-        let one = SampleRule::new(&[0..20], &EPOCHS, 0.5, Thin::Every(1));
+        let whole = 0..20;
+        let whole = std::slice::from_ref(&whole);
+        let one = SampleRule::new(whole, &EPOCHS, 0.5, Thin::Every(1));
         assert_eq!(epochs(&one), [13, 14, 18, 19]);
-        assert_eq!(epochs(&SampleRule::new(&[0..20], &EPOCHS, 0.5, Thin::OneACycle)), [19]);
+        assert_eq!(epochs(&SampleRule::new(whole, &EPOCHS, 0.5, Thin::OneACycle)), [19]);
     }
 
     #[test]
