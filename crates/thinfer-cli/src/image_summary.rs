@@ -4,7 +4,7 @@ use thinfer::config::Config;
 use thinfer::images::{Amounts, ForeignScores, ImageEvaluation, ImageScores};
 use thinfer::metrics::Detection;
 
-use crate::summary::{adds_noise, incidents, remark, temperature};
+use crate::summary::{incidents, remark, temperature};
 use crate::text_table::{align, number, percent, seconds};
 
 /// Snapshots and confusions in the text at most; the JSON has all of them.
@@ -58,7 +58,7 @@ fn scores(evaluation: &ImageEvaluation) -> String {
         format!(
             "posterior ({}{})",
             samples(&evaluation.posterior),
-            evaluation.convergence.label(adds_noise(&evaluation.behaviour))
+            evaluation.convergence.label(evaluation.behaviour.adds_noise())
         ),
         &evaluation.posterior,
     ));
@@ -163,7 +163,7 @@ fn facts(evaluation: &ImageEvaluation, trained: Option<f64>) -> String {
         lines.push(format!("most often taken: {}", confused.join(", ")));
     }
     lines.push(temperature(&evaluation.behaviour));
-    if adds_noise(&evaluation.behaviour) {
+    if evaluation.behaviour.adds_noise() {
         lines.push(format!("convergence: {}", evaluation.convergence.sentence()));
     }
     if let Some(trained) = trained {

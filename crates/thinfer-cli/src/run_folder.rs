@@ -17,7 +17,7 @@ pub(crate) fn open(folder: &Path, context: &Context) -> anyhow::Result<Trained> 
     Ok(run)
 }
 
-/// The samples of a run that share their chain's final mask; the training data is not needed.
+/// The samples of a run that are averaged; the training data is not needed.
 pub(crate) fn open_posterior(
     folder: &Path,
     context: &Context,

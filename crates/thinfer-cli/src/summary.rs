@@ -77,7 +77,7 @@ fn scores(evaluation: &Evaluation) -> String {
             format!(
                 "posterior ({}{})",
                 samples(&evaluation.posterior),
-                evaluation.convergence.label(adds_noise(&evaluation.behaviour))
+                evaluation.convergence.label(evaluation.behaviour.adds_noise())
             ),
             &evaluation.posterior,
         ),
@@ -100,11 +100,6 @@ pub(crate) fn remark(text: Option<String>) -> String {
         })
     };
     text.map_or_else(String::new, sentence)
-}
-
-/// Whether the method takes samples, so that it can have converged.
-pub(crate) fn adds_noise(behaviour: &Behaviour) -> bool {
-    behaviour.effective_temperature_times_n.is_some()
 }
 
 fn variables(evaluation: &Evaluation) -> String {
@@ -154,7 +149,7 @@ fn facts(evaluation: &Evaluation, chains: usize, trained: Option<f64>) -> String
         number_of(left)
     )];
     lines.push(temperature(behaviour));
-    if adds_noise(behaviour) {
+    if behaviour.adds_noise() {
         lines.push(format!("convergence: {}", evaluation.convergence.sentence()));
     }
     let several = evaluation.posterior.members > 1;

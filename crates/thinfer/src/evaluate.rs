@@ -125,6 +125,13 @@ pub struct Evaluation {
     pub blown_up: Vec<u32>,
 }
 
+impl Behaviour {
+    /// Whether the method takes samples, so that they can have converged.
+    pub fn adds_noise(&self) -> bool {
+        self.effective_temperature_times_n.is_some()
+    }
+}
+
 impl From<&Scores> for Quality {
     fn from(scores: &Scores) -> Self {
         Self { nll: scores.nll, ece: scores.ece }

@@ -18,24 +18,29 @@ const TAIL: f64 = 0.05;
 const SAMPLES: usize = 1000;
 /// Samples a chain that R̂ needs.
 pub const LEAST_SAMPLES: usize = 4;
+/// Samples a chain that an effective sample size needs.
+const LEAST_FOR_SIZE: usize = 20;
 
 /// How far the samples of one quantity are from draws of one distribution.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Agreement {
     /// Rank-normalised split R̂: 1 where all halves of chains have one distribution.
     pub r_hat: f64,
-    /// How many independent draws the samples are worth, in the bulk.
-    pub bulk_ess: f64,
+    /// How many independent draws the samples are worth, in the bulk; absent with fewer than twenty samples a chain.
+    pub bulk_ess: Option<f64>,
     /// The same in the tails.
-    pub tail_ess: f64,
+    pub tail_ess: Option<f64>,
 }
 
 impl Agreement {
     fn of(chains: &[Vec<f64>]) -> Option<Self> {
+        // Halves that are too short for a correlation would count as independent draws.
+        let long_enough = chains.iter().all(|chain| chain.len() >= LEAST_FOR_SIZE);
+        let size = |of: fn(&[Vec<f64>]) -> Option<f64>| of(chains).filter(|_| long_enough);
         Some(Self {
             r_hat: metrics::r_hat(chains)?,
-            bulk_ess: metrics::bulk_ess(chains)?,
-            tail_ess: metrics::tail_ess(chains)?,
+            bulk_ess: size(metrics::bulk_ess),
+            tail_ess: size(metrics::tail_ess),
         })
     }
 }
@@ -135,13 +140,13 @@ impl Convergence {
 
 /// What 95 % of rows are better than.
 fn worst(rows: &[Agreement]) -> Option<Agreement> {
-    let at = |value: fn(&Agreement) -> f64, q: f64| {
-        let mut values: Vec<f64> = rows.iter().map(value).collect();
+    let at = |value: fn(&Agreement) -> Option<f64>, q: f64| {
+        let mut values: Vec<f64> = rows.iter().filter_map(value).collect();
         values.sort_by(f64::total_cmp);
-        metrics::quantile_of_sorted(&values, q)
+        (!values.is_empty()).then(|| metrics::quantile_of_sorted(&values, q))
     };
-    (!rows.is_empty()).then(|| Agreement {
-        r_hat: at(|row| row.r_hat, 1.0 - TAIL),
+    Some(Agreement {
+        r_hat: at(|row| Some(row.r_hat), 1.0 - TAIL)?,
         bulk_ess: at(|row| row.bulk_ess, TAIL),
         tail_ess: at(|row| row.tail_ess, TAIL),
     })
@@ -217,7 +222,8 @@ mod tests {
         let same = found(4, 100, 0.0, 0.5);
         assert_eq!((same.agreed(), same.chains, same.samples), (Some(true), 4, 50));
         let predictions = same.predictions.unwrap();
-        assert!(predictions.bulk_ess > 100.0 && predictions.tail_ess > 50.0, "{predictions:?}");
+        assert!(predictions.bulk_ess.unwrap() > 100.0, "{predictions:?}");
+        assert!(predictions.tail_ess.unwrap() > 50.0, "{predictions:?}");
         let apart = found(4, 100, 1.0, 0.5);
         assert_eq!(apart.agreed(), Some(false));
         assert!(apart.log_sigma.unwrap().r_hat > 1.2 && apart.log_likelihood.unwrap().r_hat > 1.2);
@@ -233,6 +239,8 @@ mod tests {
         assert_eq!(found(1, 200, 0.0, 0.5).agreed(), Some(true));
         let few = found(2, 3, 0.0, 0.0);
         assert_eq!((few.agreed(), few.samples, few.log_sigma), (None, 3, None));
+        let short = found(2, 12, 0.0, 0.0).predictions.unwrap();
+        assert_eq!((short.bulk_ess, short.tail_ess), (None, None), "they would be about 24");
     }
 
     #[test]

@@ -46,15 +46,16 @@ impl Convergence {
         };
         add("the log-likelihood", self.log_likelihood);
         add("the noise", self.log_sigma);
-        let worth = format!(
-            "{} worth {:.1} independent draws (tails {:.1})",
-            match (self.samples, self.chains) {
-                (samples, 1) => format!("{samples} samples are"),
-                (samples, chains) => format!("{chains} x {samples} samples are"),
-            },
-            predictions.bulk_ess,
-            predictions.tail_ess
-        );
+        let samples = match (self.samples, self.chains) {
+            (samples, 1) => format!("{samples} samples"),
+            (samples, chains) => format!("{chains} x {samples} samples"),
+        };
+        let worth = match (predictions.bulk_ess, predictions.tail_ess) {
+            (Some(bulk), Some(tail)) => {
+                format!("{samples} are worth {bulk:.1} independent draws (tails {tail:.1})")
+            }
+            _ => format!("{samples}, too few for an effective sample size"),
+        };
         let verdict = if self.agreed() == Some(true) {
             String::new()
         } else {
@@ -86,7 +87,7 @@ impl Convergence {
         }
         let culprits = self.below_last(cycles);
         let (which, advice) = match culprits.last() {
-            Some(last) if *last + 1 < cycles.len() && cycles.len() > 1 => {
+            Some(last) => {
                 let names: Vec<String> = culprits.iter().map(|c| (c + 1).to_string()).collect();
                 let share = (*last + 1) as f64 / cycles.len() as f64;
                 (
@@ -97,7 +98,7 @@ impl Convergence {
                     ),
                 )
             }
-            _ => (String::new(), String::new()),
+            None => (String::new(), String::new()),
         };
         Some(format!(
             "the posterior scores worse than its last sample alone: {}{which}{advice}",
@@ -105,7 +106,8 @@ impl Convergence {
         ))
     }
 
-    /// The cycles, from 0, whose averaged samples have a lower mean log-likelihood than the last of their chain.
+    /// The cycles before the last, from 0, whose averaged samples have a lower mean log-likelihood than the last of their
+    /// chain.
     fn below_last(&self, cycles: &[Range<usize>]) -> Vec<usize> {
         let is_below = |cycle: &Range<usize>| {
             let differences: Vec<f64> = self
@@ -122,7 +124,7 @@ impl Convergence {
                 .collect();
             !differences.is_empty() && differences.iter().sum::<f64>() < 0.0
         };
-        (0..cycles.len()).filter(|at| is_below(&cycles[*at])).collect()
+        (0..cycles.len().max(1) - 1).filter(|at| is_below(&cycles[*at])).collect()
     }
 }
 
@@ -132,7 +134,10 @@ mod tests {
     use crate::evaluate::SampleTrace;
 
     fn convergence(r_hat: Option<f64>) -> Convergence {
-        let agreement = |r_hat| Agreement { r_hat, bulk_ess: 7.04, tail_ess: 9.0 };
+        let agreement = |r_hat| {
+            let (bulk_ess, tail_ess) = (Some(7.04), Some(9.0));
+            Agreement { r_hat, bulk_ess, tail_ess }
+        };
         Convergence {
             chains: 2,
             samples: 6,

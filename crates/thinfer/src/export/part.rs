@@ -12,7 +12,7 @@ use crate::shrink::{Layout, shrink};
 use crate::train::Snapshot;
 use crate::weights::Weights;
 
-/// Which samples of a posterior are exported, of those that share their chain's final mask.
+/// Which samples of a posterior are exported, of those that are averaged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Samples {
     /// All of them.

@@ -111,7 +111,7 @@ pub(super) fn warnings(run: &Run, evaluation: &Evaluation) -> Vec<String> {
         [(&evaluation.posterior).into(), (&evaluation.last).into()],
         &evaluation.blown_up,
         &run.info.config,
-        seen.effective_temperature_times_n.is_some(),
+        seen.adds_noise(),
     ));
     found.extend(no_better(evaluation));
     found.extend(wrong_coverage(evaluation));

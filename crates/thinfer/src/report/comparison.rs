@@ -104,8 +104,8 @@ fn runs(comparison: &Comparison) -> String {
     let rows: Vec<Vec<String>> = comparison.runs.iter().enumerate().map(row).collect();
     table(&head, &rows)
         + &remark(
-            "Scores are of the posterior, the average of the samples that share their chain's final \
-             mask, on the same test data. Pruned: of all parameters. Front: no other run is better \
+            "Scores are of the posterior, the average of the samples after the burn-in that share \
+             their chain's final mask, on the same test data. Pruned: of all parameters. Front: no other run is better \
              in both the score and the sparsity.",
         )
 }

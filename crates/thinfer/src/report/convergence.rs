@@ -1,7 +1,7 @@
 //! Whether the samples agree: R̂, effective sample sizes, and what every sample was like.
 
 use super::axis::Axis;
-use super::page::{Key, figure, figures, number, paragraph, section, table};
+use super::page::{Key, figure, figures, number_or_nothing, paragraph, section, table};
 use super::plots::{Ink, Mark, Plot, SERIES};
 use crate::error::Result;
 use crate::evaluate::{Agreement, Convergence, SampleTrace};
@@ -12,10 +12,10 @@ pub(super) fn section_of(found: &Convergence, adds_noise: bool) -> Result<String
         return Ok(String::new());
     }
     let row = |of: &str, agreement: Option<Agreement>| {
-        let cell = |value: fn(&Agreement) -> f64| {
-            agreement.as_ref().map_or_else(|| "\u{2013}".to_owned(), |a| number(value(a)))
+        let cell = |value: fn(&Agreement) -> Option<f64>| {
+            number_or_nothing(agreement.as_ref().and_then(value))
         };
-        let cells = [cell(|a| a.r_hat), cell(|a| a.bulk_ess), cell(|a| a.tail_ess)];
+        let cells = [cell(|a| Some(a.r_hat)), cell(|a| a.bulk_ess), cell(|a| a.tail_ess)];
         std::iter::once(of.to_owned()).chain(cells).collect::<Vec<_>>()
     };
     let head = ["", "R-hat", "ESS, bulk", "ESS, tails"].map(str::to_owned);

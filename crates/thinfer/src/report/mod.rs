@@ -33,10 +33,7 @@ pub fn html(run: &Run, evaluation: &Evaluation) -> Result<String> {
         history::sections(run)?,
         variables::section_of(run, evaluation)?,
         prediction::section_of(run)?,
-        convergence::section_of(
-            &evaluation.convergence,
-            evaluation.behaviour.effective_temperature_times_n.is_some(),
-        )?,
+        convergence::section_of(&evaluation.convergence, evaluation.behaviour.adds_noise())?,
         behaviour::section_of(run, evaluation, &warnings),
         origin::section_of(run)?,
     ];

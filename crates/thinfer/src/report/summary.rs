@@ -143,21 +143,23 @@ fn scores(evaluation: &Evaluation) -> String {
         }
         cells
     };
+    let label = evaluation.convergence.label(evaluation.behaviour.adds_noise());
+    let posterior = format!("Posterior{label}");
     let constant =
         if regression { "Baseline: the mean" } else { "Baseline: the most frequent class" };
     let mut html = table(
         head,
         &[
-            row("Posterior", &evaluation.posterior),
+            row(&posterior, &evaluation.posterior),
             row("All samples", &evaluation.all_samples),
             row("Last iterate", &evaluation.last),
             row(constant, &evaluation.baseline),
         ],
     );
     html.push_str(&remark(
-        "The posterior averages the samples that share their chain's final mask; \u{201c}all \
-         samples\u{201d} averages also those taken while the run still pruned; the last iterate is \
-         the last sample of each chain alone, its scores averaged over chains.",
+        "The posterior averages the samples after the burn-in that share their chain's final mask, \
+         as many of each chain; \u{201c}all samples\u{201d} averages the others too; the last iterate \
+         is the last sample of each chain alone, its scores averaged over chains.",
     ));
     html
 }

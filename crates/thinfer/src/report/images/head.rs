@@ -115,8 +115,9 @@ fn scores(evaluation: &ImageEvaluation) -> String {
     let row = |name: String, scores: &ImageScores| {
         [name].into_iter().chain(cells(scores)).collect::<Vec<_>>()
     };
+    let label = evaluation.convergence.label(evaluation.behaviour.adds_noise());
     let mut rows = vec![
-        row("Posterior".into(), &evaluation.posterior),
+        row(format!("Posterior{label}"), &evaluation.posterior),
         row("All samples".into(), &evaluation.all_samples),
         row("Last sample alone".into(), &evaluation.last),
     ];
@@ -127,9 +128,9 @@ fn scores(evaluation: &ImageEvaluation) -> String {
     let head: Vec<&str> = ["On the test images"].into_iter().chain(HEAD).collect();
     table(&head, &rows)
         + &remark(
-            "The posterior averages the samples that share their chain's final mask, so it is one \
-             sparse network with several sets of weights; \u{201c}all samples\u{201d} averages also those \
-             taken while the run still pruned; the last sample alone is that of each chain, its \
+            "The posterior averages the samples after the burn-in that share their chain's final mask, \
+             so it is one sparse network with several sets of weights; \u{201c}all samples\u{201d} averages \
+             the others too; the last sample alone is that of each chain, its \
              scores averaged over chains. ECE has 15 bins. AURC is the mean error over all shares \
              of images that are answered, most certain first. Mutual information, in nats, is how \
              much the samples disagree.",

@@ -82,7 +82,7 @@ pub fn html(report: &ImageReport<'_>) -> Result<String> {
         samples::section_of(report)?,
         convergence::section_of(
             &report.evaluation.convergence,
-            report.evaluation.behaviour.effective_temperature_times_n.is_some(),
+            report.evaluation.behaviour.adds_noise(),
         )?,
         behaviour(report, &warnings),
         origin(report)?,
@@ -99,7 +99,7 @@ fn warnings(report: &ImageReport<'_>) -> Vec<String> {
         [(&evaluation.posterior).into(), (&evaluation.last).into()],
         &evaluation.blown_up,
         config,
-        evaluation.behaviour.effective_temperature_times_n.is_some(),
+        evaluation.behaviour.adds_noise(),
     ));
     let scores = &evaluation.posterior;
     let largest = evaluation.per_class.iter().map(|c| c.images).max().unwrap_or(0);
