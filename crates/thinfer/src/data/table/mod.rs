@@ -5,11 +5,11 @@
 mod csv;
 mod dressed;
 mod encode;
+mod headers;
 mod infer;
 mod levels;
 mod memory;
 mod notes;
-mod page_sizes;
 mod pages;
 mod parquet;
 mod schema;
