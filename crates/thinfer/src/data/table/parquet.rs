@@ -14,7 +14,7 @@ use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::schema::types::ColumnDescriptor;
 
 use super::dressed::as_numbers;
-use super::page_sizes::largest_page;
+use super::headers::{has_footer, largest_page};
 use super::pages::Pages;
 use super::schema::{Stored, kinds, needed};
 use super::{
@@ -38,6 +38,10 @@ pub(super) fn read(path: &Path, options: &ReadOptions, memory: Option<u64>) -> R
 
 fn read_sound(path: &Path, options: &ReadOptions, memory: Option<u64>) -> Result<Found> {
     let file = regular::open(path).map_err(|e| Error::file("read", path, e))?;
+    if !has_footer(&mut BufReader::new(&file)) {
+        let problem = "cannot be read as Parquet (it does not end like it); write the table again";
+        return Err(Error::table(path, problem));
+    }
     let reader = SerializedFileReader::new(file).map_err(|e| broken(path, &e))?;
     let meta = reader.metadata();
     let kinds = kinds(path, meta)?;
@@ -90,13 +94,19 @@ fn read_sound(path: &Path, options: &ReadOptions, memory: Option<u64>) -> Result
     Ok(Found { table, dressed })
 }
 
-/// Refuses pages that would not fit into memory once they are unpacked.
+/// Refuses what are no pages, and pages that would not fit into memory once they are unpacked.
 fn check_pages(path: &Path, meta: &ParquetMetaData, memory: Option<u64>) -> Result<()> {
     let file = File::open(path).map_err(|e| Error::file("read", path, e))?;
     let mut file = BufReader::with_capacity(1 << 12, file);
     for chunk in meta.row_groups().iter().flat_map(RowGroupMetaData::columns) {
         let (start, len) = chunk.byte_range();
-        let largest = largest_page(&mut file, start, len);
+        let Some(largest) = largest_page(&mut file, start, len) else {
+            let problem = format!(
+                "cannot be read as Parquet (the pages of column `{}` are damaged); write the table again",
+                chunk.column_path()
+            );
+            return Err(Error::table(path, problem));
+        };
         if memory.is_some_and(|memory| largest > memory) {
             let what = format!("a page of column `{}` of {}", chunk.column_path(), path.display());
             check_memory(&what, Some(largest), memory)?;

@@ -1,36 +1,47 @@
-//! How large the pages of a Parquet column say they are, before the parquet crate makes room for them.
+//! The headers of Parquet files, gone through before the parquet crate believes them.
 //!
-//! A page may announce 2 GiB whatever it holds. Its header is a structure of Thrift's compact
-//! protocol: fields with a number and a kind, a zero at the end.
+//! A page may announce 2 GiB whatever it holds, and the crate makes room for them; a list may announce
+//! 2³¹ elements, and the crate passes over them one by one where there are none. Headers are structures
+//! of Thrift's compact protocol: fields with a number and a kind, a zero at the end.
 
 use std::io::{BufRead, Read, Seek, SeekFrom, Take};
 
 /// Structures inside structures beyond this depth are no header.
-const DEEPEST: usize = 8;
-/// Elements of a list in a header, which has none.
-const LONGEST: u64 = 1 << 16;
+const DEEPEST: usize = 16;
 
-/// The largest size that a page announces among the `len` bytes from `start` on. It ends at what is no
-/// header: the parquet crate refuses that with the reason.
-pub(super) fn largest_page(file: &mut (impl BufRead + Seek), start: u64, len: u64) -> u64 {
+/// The largest size that a page announces among the `len` bytes from `start` on; nothing where there
+/// is something else than pages.
+pub(super) fn largest_page(file: &mut (impl BufRead + Seek), start: u64, len: u64) -> Option<u64> {
     let (mut place, mut left, mut largest) = (start, len, 0);
-    while left > 0 && file.seek(SeekFrom::Start(place)).is_ok() {
-        let mut header = Header { bytes: file.by_ref().take(left), sizes: [0; 2] };
-        if header.structure(0).is_none() {
-            break;
-        }
-        let [size, stored] = header.sizes;
+    while left > 0 {
+        file.seek(SeekFrom::Start(place)).ok()?;
+        let mut header = Header { bytes: file.by_ref().take(left), sizes: Some([0; 2]) };
+        header.structure(0)?;
+        let [size, stored] = header.sizes?;
         largest = largest.max(size);
         let used = (left - header.bytes.limit()).saturating_add(stored);
         (place, left) = (place.saturating_add(used), left.saturating_sub(used));
     }
-    largest
+    Some(largest)
+}
+
+/// Whether the end of a file describes its contents: a structure, its length, and four letters.
+pub(super) fn has_footer(file: &mut (impl BufRead + Seek)) -> bool {
+    let mut check = || -> Option<()> {
+        let end = file.seek(SeekFrom::End(-8)).ok()?;
+        let mut length = [0; 4];
+        file.read_exact(&mut length).ok()?;
+        let length = u64::from(u32::from_le_bytes(length));
+        file.seek(SeekFrom::Start(end.checked_sub(length)?)).ok()?;
+        Header { bytes: file.by_ref().take(length), sizes: None }.structure(0)
+    };
+    check().is_some()
 }
 
 struct Header<R> {
     bytes: Take<R>,
-    /// Of the page once it is unpacked, and as it is stored.
-    sizes: [u64; 2],
+    /// Of a page once it is unpacked, and as it is stored; nothing in other headers.
+    sizes: Option<[u64; 2]>,
 }
 
 impl<R: BufRead> Header<R> {
@@ -46,11 +57,11 @@ impl<R: BufRead> Header<R> {
                 0 => self.signed()?,
                 step => field.checked_add(i64::from(step))?,
             };
-            match field {
-                // A negative size is refused by the parquet crate.
-                2 | 3 if depth == 0 => {
-                    let size = u64::try_from(self.signed()?).unwrap_or(0);
-                    self.sizes[usize::from(field == 3)] = size;
+            match (field, self.sizes) {
+                (2 | 3, Some(mut sizes)) if depth == 0 => {
+                    // A negative size is refused by the parquet crate.
+                    sizes[usize::from(field == 3)] = u64::try_from(self.signed()?).unwrap_or(0);
+                    self.sizes = Some(sizes);
                 }
                 _ => self.skip(head & 15, depth)?,
             }
@@ -72,7 +83,8 @@ impl<R: BufRead> Header<R> {
             9 | 10 if depth < DEEPEST => {
                 let head = self.byte()?;
                 let len = if head >> 4 == 15 { self.number()? } else { u64::from(head >> 4) };
-                if len > LONGEST {
+                // Every element takes a byte at least.
+                if len > self.bytes.limit() {
                     return None;
                 }
                 (0..len).try_for_each(|_| self.skip(head & 15, depth + 1))?;
@@ -133,14 +145,28 @@ mod tests {
         let large = [0xfe, 0xff, 0xff, 0xff, 0x0f];
         let pages = [page(&[20]), page(&large), page(&[30])].concat();
         let whole = |bytes: &[u8]| largest_page(&mut Cursor::new(bytes), 0, bytes.len() as u64);
-        assert_eq!(whole(&pages), (1 << 31) - 1);
-        assert_eq!(whole(&page(&[20]).repeat(3)), 10);
+        assert_eq!(whole(&pages), Some((1 << 31) - 1));
+        assert_eq!(whole(&page(&[20]).repeat(3)), Some(10));
         let first = page(&[20]).len() as u64;
-        assert_eq!(largest_page(&mut Cursor::new(&pages), 0, first), 10);
-        assert_eq!(largest_page(&mut Cursor::new(&pages), first, u64::MAX), (1 << 31) - 1);
-        // What is no header, or lies behind the end, is left to others.
-        assert_eq!(whole(&[&page(&[20])[..], &[0xff; 40]].concat()), 10);
-        assert_eq!(largest_page(&mut Cursor::new(&pages), 1 << 40, 9), 0);
-        assert_eq!(whole(&[0x15; 9]), 0);
+        assert_eq!(largest_page(&mut Cursor::new(&pages), 0, first), Some(10));
+        // What is no header, or lies behind the end.
+        assert_eq!(whole(&[&page(&[20])[..], &[0xff; 40]].concat()), None);
+        assert_eq!(largest_page(&mut Cursor::new(&pages), 1 << 40, 9), None);
+        assert_eq!(whole(&[0x15; 9]), None);
+    }
+
+    #[test]
+    fn a_list_is_not_longer_than_the_rest_of_the_header() {
+        let footer = |head: &[u8]| {
+            let length = (head.len() as u32).to_le_bytes();
+            has_footer(&mut Cursor::new([b"PAR1....", head, &length, b"PAR1"].concat()))
+        };
+        // Field 2: three truth values, which take no bytes here, or a billion of them.
+        assert!(footer(&[0x29, 0x31, 0x16, 4, 0]));
+        assert!(!footer(&[0x29, 0xf1, 0x80, 0x80, 0x80, 0x80, 4, 0]));
+        assert!(!footer(&[0x29, 0x31]), "no end");
+        assert!(!has_footer(&mut Cursor::new(b"PAR1")));
+        let long = Cursor::new(b"PAR1\x7f\0\0\0PAR1");
+        assert!(!has_footer(&mut { long }));
     }
 }
