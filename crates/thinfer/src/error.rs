@@ -50,6 +50,9 @@ pub enum Error {
         .0.display()
     )]
     RunExists(PathBuf),
+    /// Every chain of a run blew up, so there is nothing to average.
+    #[error("{0}")]
+    BlownUp(String),
     /// The loss or a weight stopped being a number.
     #[error(
         "{what} is not finite at step {step} (epoch {epoch}, chain {chain}); {checkpoint}. Lower `schedule.step_size.value`; em-mcmc, sghmc, csgld and csghmc can also limit the gradient with `method.clip`"

@@ -276,7 +276,7 @@ pub(crate) fn check_chains(chains: usize, blown_up: &[u32]) -> Result<()> {
         return Ok(());
     }
     let which = if chains == 1 { "the chain".to_owned() } else { format!("all {chains} chains") };
-    Err(Error::Data(format!(
+    Err(Error::BlownUp(format!(
         "{which} blew up: the training loss is not finite or far above that of an untrained network, so there is nothing to average. history.csv in the folder of the run shows when; train again with a smaller `schedule.step_size.value`"
     )))
 }

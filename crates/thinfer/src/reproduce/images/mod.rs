@@ -112,7 +112,7 @@ pub fn reproduce(plan: &Plan, setting: &Setting<'_>) -> Result<Measured> {
         watcher.ends(number, &name, &result);
         match result {
             Ok(outcome) => Ok(Ok(outcome)),
-            Err(error @ Error::NonFinite { .. }) => {
+            Err(error @ (Error::NonFinite { .. } | Error::BlownUp(_))) => {
                 let (row, reason) = (job.row.name(), error.to_string());
                 Ok(Err(Failure { row, seed: job.seed, reason }))
             }
@@ -123,7 +123,7 @@ pub fn reproduce(plan: &Plan, setting: &Setting<'_>) -> Result<Measured> {
                 }
                 Err(Error::Engine(EngineError::Fault { problem, launched }))
             }
-            Err(error) => Err(error),
+            Err(error) => Err(name_run(error, &name)),
         }
     });
     let results =
@@ -138,6 +138,19 @@ pub fn reproduce(plan: &Plan, setting: &Setting<'_>) -> Result<Measured> {
     let notice = |text: &str| setting.watcher.notice(text);
     let file = plan.write_table(out, failures.clone(), notice)?;
     Ok(Measured { file: Some(file), ..plan.table_of(runs, failures) })
+}
+
+/// Says which of several runs a call on the GPU failed for.
+fn name_run(error: Error, run: &str) -> Error {
+    match error {
+        Error::Engine(EngineError::Cuda { call, problem }) => {
+            let problem = format!(
+                "{problem}. It ended {run}; its checkpoint stays, and the same command goes on from it"
+            );
+            Error::Engine(EngineError::Cuda { call, problem })
+        }
+        other => other,
+    }
 }
 
 /// Runs of a process share what a fault ends: says what each of them had launched.

@@ -293,6 +293,15 @@ fn settings_that_cannot_be_run_with_are_refused_before_anything_runs() {
 }
 
 #[test]
+fn a_call_that_fails_on_a_gpu_names_its_run() {
+    let (call, problem) = ("narrow".into(), "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED".into());
+    let error = Error::Engine(thinfer_engine::EngineError::Cuda { call, problem });
+    let text = super::name_run(error, "resnet18-dfp-80, seed 1").to_string();
+    assert!(text.contains("ended resnet18-dfp-80, seed 1; its checkpoint stays"), "{text}");
+    assert_eq!(super::name_run(Error::Data("full".into()), "a").to_string(), "full");
+}
+
+#[test]
 fn a_fault_names_every_run_that_it_ended() {
     let fault = || {
         let (problem, launched) = ("CUDA_ERROR_LAUNCH_FAILED".into(), "steps 0 to 782".into());

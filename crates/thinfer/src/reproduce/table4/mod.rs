@@ -51,7 +51,7 @@ pub fn table4(
         observer.progress(0, finished as u64, jobs.len() as u64, None);
         match result {
             Ok(outcome) => Ok(Ok(outcome)),
-            Err(error @ (Error::NonFinite { .. } | Error::Data(_))) => {
+            Err(error @ (Error::NonFinite { .. } | Error::BlownUp(_) | Error::Data(_))) => {
                 Ok(Err(failure(job, &error)))
             }
             Err(error) => Err(error),
