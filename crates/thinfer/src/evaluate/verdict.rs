@@ -86,24 +86,32 @@ impl Convergence {
             return None;
         }
         let culprits = self.below_last(cycles);
-        let (which, advice) = match culprits.last() {
-            Some(last) => {
-                let names: Vec<String> = culprits.iter().map(|c| (c + 1).to_string()).collect();
-                let share = (*last + 1) as f64 / cycles.len() as f64;
-                (
-                    format!(", because of the samples of cycle {}", names.join(", ")),
-                    format!(
-                        "; `--resume --set posterior.burn_in={}` leaves them out without training again",
-                        (100.0 * share).ceil() / 100.0
-                    ),
-                )
-            }
-            None => (String::new(), String::new()),
+        let because = match culprits.last() {
+            None => String::new(),
+            // Most of what is averaged lags behind, so another burn-in would leave next to nothing.
+            Some(_) if 2 * culprits.len() > self.averaged(cycles) => format!(
+                ", because of the samples of cycle {}: the chain was still learning, so raise `train.epochs`",
+                listed(&culprits)
+            ),
+            Some(last) => format!(
+                ", because of the samples of cycle {}; `--resume --set posterior.burn_in={}` leaves them out without training again",
+                listed(&culprits),
+                (100.0 * (*last + 1) as f64 / cycles.len() as f64).ceil() / 100.0
+            ),
         };
         Some(format!(
-            "the posterior scores worse than its last sample alone: {}{which}{advice}",
+            "the posterior scores worse than its last sample alone: {}{because}",
             found.join(", ")
         ))
+    }
+
+    /// How many cycles have samples that are averaged.
+    fn averaged(&self, cycles: &[Range<usize>]) -> usize {
+        let has_one = |cycle: &&Range<usize>| {
+            let kept = self.traces.iter().flat_map(|trace| trace.epochs.iter().zip(&trace.kept));
+            kept.into_iter().any(|(epoch, kept)| *kept && cycle.contains(epoch))
+        };
+        cycles.iter().filter(has_one).count()
     }
 
     /// The cycles before the last, from 0, whose averaged samples have a lower mean log-likelihood than the last of their
@@ -128,6 +136,22 @@ impl Convergence {
     }
 }
 
+/// Numbers from 1, neighbours drawn together: `2, 4 to 6`.
+fn listed(numbers: &[usize]) -> String {
+    let mut parts: Vec<(usize, usize)> = Vec::new();
+    for number in numbers {
+        match parts.last_mut() {
+            Some((_, last)) if *last + 1 == *number => *last = *number,
+            _ => parts.push((*number, *number)),
+        }
+    }
+    let part = |(first, last): &(usize, usize)| match last - first {
+        0 => (first + 1).to_string(),
+        _ => format!("{} to {}", first + 1, last + 1),
+    };
+    parts.iter().map(part).collect::<Vec<_>>().join(", ")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -147,8 +171,8 @@ mod tests {
             traces: vec![SampleTrace {
                 chain: 0,
                 epochs: vec![4, 9, 14, 19],
-                kept: vec![false, true, true, true],
-                log_likelihood: vec![-9.0, -0.4, -0.2, -0.1],
+                kept: vec![true, true, true, true],
+                log_likelihood: vec![-0.4, -0.2, -0.05, -0.1],
                 log_sigma: None,
             }],
         }
@@ -184,9 +208,18 @@ mod tests {
         assert_eq!(
             told,
             "the posterior scores worse than its last sample alone: NLL 0.1975 against 0.1791, \
-             ECE 0.0400 against 0.0100, because of the samples of cycle 2, 3; `--resume --set \
-             posterior.burn_in=0.75` leaves them out without training again"
+             ECE 0.0400 against 0.0100, because of the samples of cycle 1 to 2; `--resume --set \
+             posterior.burn_in=0.5` leaves them out without training again"
         );
+        let mut climbing = convergence(None);
+        climbing.traces[0].log_likelihood = vec![-0.4, -0.3, -0.2, -0.1];
+        let told = climbing.worse_than_last(of(0.2, 0.0), of(0.1, 0.0), &cycles).unwrap();
+        assert!(
+            told.ends_with(
+                "of cycle 1 to 3: the chain was still learning, so raise `train.epochs`"
+            )
+        );
+        assert_eq!(listed(&[0, 2, 3, 4, 7]), "1, 3 to 5, 8");
         assert_eq!(found.worse_than_last(of(0.17, 0.015), of(0.1791, 0.01), &cycles), None);
         let calibrated = found.worse_than_last(of(0.17, 0.03), of(0.1791, 0.01), &cycles).unwrap();
         assert!(calibrated.contains("alone: ECE 0.0300 against 0.0100"), "{calibrated}");
