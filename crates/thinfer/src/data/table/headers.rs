@@ -12,11 +12,15 @@ const DEEPEST: usize = 16;
 /// The largest size that a page announces among the `len` bytes from `start` on; nothing where there
 /// is something else than pages.
 pub(super) fn largest_page(file: &mut (impl BufRead + Seek), start: u64, len: u64) -> Option<u64> {
+    let end = file.seek(SeekFrom::End(0)).ok()?;
+    if len > end.saturating_sub(start) {
+        return None;
+    }
     let (mut place, mut left, mut largest) = (start, len, 0);
     while left > 0 {
         file.seek(SeekFrom::Start(place)).ok()?;
         let mut header = Header { bytes: file.by_ref().take(left), sizes: Some([0; 2]) };
-        header.structure(0)?;
+        header.structure(0, 0)?;
         let [size, stored] = header.sizes?;
         largest = largest.max(size);
         let used = (left - header.bytes.limit()).saturating_add(stored);
@@ -33,7 +37,7 @@ pub(super) fn has_footer(file: &mut (impl BufRead + Seek)) -> bool {
         file.read_exact(&mut length).ok()?;
         let length = u64::from(u32::from_le_bytes(length));
         file.seek(SeekFrom::Start(end.checked_sub(length)?)).ok()?;
-        Header { bytes: file.by_ref().take(length), sizes: None }.structure(0)
+        Header { bytes: file.by_ref().take(length), sizes: None }.structure(0, 0)
     };
     check().is_some()
 }
@@ -45,31 +49,35 @@ struct Header<R> {
 }
 
 impl<R: BufRead> Header<R> {
-    /// Goes through the fields of a structure; the sizes are fields 2 and 3 of the outermost one.
-    fn structure(&mut self, depth: usize) -> Option<()> {
-        let mut field = 0i64;
+    /// Goes through the fields of a structure, itself field `within` of another; the sizes are fields 2
+    /// and 3 of the outermost one.
+    fn structure(&mut self, depth: usize, within: i16) -> Option<()> {
+        let mut field = 0i16;
         loop {
             let head = self.byte()?;
             if head == 0 {
                 return Some(());
             }
             field = match head >> 4 {
-                0 => self.signed()?,
-                step => field.checked_add(i64::from(step))?,
+                0 => self.signed()? as i16,
+                step => field.checked_add(i16::from(step))?,
             };
+            if self.sizes.is_some() && !may_be(depth, within, field, head & 15) {
+                return None;
+            }
             match (field, self.sizes) {
                 (2 | 3, Some(mut sizes)) if depth == 0 => {
                     // A negative size is refused by the parquet crate.
                     sizes[usize::from(field == 3)] = u64::try_from(self.signed()?).unwrap_or(0);
                     self.sizes = Some(sizes);
                 }
-                _ => self.skip(head & 15, depth)?,
+                _ => self.skip(head & 15, depth, field)?,
             }
         }
     }
 
     /// Passes over a value of a kind.
-    fn skip(&mut self, kind: u8, depth: usize) -> Option<()> {
+    fn skip(&mut self, kind: u8, depth: usize, field: i16) -> Option<()> {
         match kind {
             // Yes and no are said by the kind.
             1 | 2 => {}
@@ -87,9 +95,9 @@ impl<R: BufRead> Header<R> {
                 if len > self.bytes.limit() {
                     return None;
                 }
-                (0..len).try_for_each(|_| self.skip(head & 15, depth + 1))?;
+                (0..len).try_for_each(|_| self.skip(head & 15, depth + 1, 0))?;
             }
-            12 if depth < DEEPEST => self.structure(depth + 1)?,
+            12 if depth < DEEPEST => self.structure(depth + 1, field)?,
             _ => return None,
         }
         Some(())
@@ -127,6 +135,22 @@ impl<R: BufRead> Header<R> {
     }
 }
 
+/// Whether a field of a page header may be of a kind. The parquet crate does not look at the kind of
+/// fields that it knows, so another one would make it read something else than this file does.
+fn may_be(depth: usize, within: i16, field: i16, kind: u8) -> bool {
+    const NUMBER: &[u8] = &[5];
+    const TRUTH: &[u8] = &[1, 2];
+    const STRUCTURE: &[u8] = &[12];
+    let expected = match (depth, within, field) {
+        (0, _, 1..=4) | (1, 5, 1..=4) | (1, 7, 1 | 2) | (1, 8, 1..=6) => NUMBER,
+        (1, 7, 3) | (1, 8, 7) => TRUTH,
+        (0, _, 5..=8) | (1, 5, 5) | (1, 8, 8) => STRUCTURE,
+        // Page headers have no lists.
+        _ => return !matches!(kind, 9..=11),
+    };
+    expected.contains(&kind)
+}
+
 #[cfg(test)]
 mod tests {
     use std::io::Cursor;
@@ -153,6 +177,10 @@ mod tests {
         assert_eq!(whole(&[&page(&[20])[..], &[0xff; 40]].concat()), None);
         assert_eq!(largest_page(&mut Cursor::new(&pages), 1 << 40, 9), None);
         assert_eq!(whole(&[0x15; 9]), None);
+        assert_eq!(largest_page(&mut Cursor::new(&pages), 0, 1 << 40), None, "behind the end");
+        // A number that says it is a list, and a list where no field is known.
+        assert_eq!(whole(&[0x15, 0, 0x19, 20, 0x15, 0, 0]), None);
+        assert_eq!(whole(&[0x15, 0, 0x15, 20, 0x15, 0, 0x69, 0, 0]), None);
     }
 
     #[test]
