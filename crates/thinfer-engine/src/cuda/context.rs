@@ -48,6 +48,12 @@ pub struct Gpu {
 /// captures of every other run in the process.
 static DEVICE: RwLock<()> = RwLock::new(());
 
+/// How often a capture is begun before its loss is an error.
+const CAPTURE_TRIES: usize = 20;
+
+/// What the driver says at the end of a capture.
+type CapturedGraph = Result<Option<CudaGraph>, DriverError>;
+
 /// No stream is captured until the guard is dropped. For libraries whose handles are opened or closed: cuDNN waits for the
 /// whole device then.
 pub(super) fn no_captures() -> RwLockWriteGuard<'static, ()> {
@@ -250,18 +256,39 @@ impl Gpu {
 
     /// Captures what `work` puts on the stream into a graph. What is captured must have run once
     /// before: loading a kernel for the first time cannot be captured.
+    ///
+    /// A library that waits for the whole device, in any thread of the process, ends a capture.
+    /// Nothing has run then, so the capture is made again.
     pub(crate) fn capture(
         &self,
-        work: impl FnOnce() -> Result<(), EngineError>,
+        mut work: impl FnMut() -> Result<(), EngineError>,
     ) -> Result<CudaGraph, EngineError> {
+        let lost = DriverError(CUresult::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+        let mut tries = 1;
+        loop {
+            let (done, graph) = self.try_capture(&mut work)?;
+            if tries < CAPTURE_TRIES && graph.as_ref().is_err_and(|error| *error == lost) {
+                tries += 1;
+                continue;
+            }
+            done?;
+            let graph = graph.named("cuStreamEndCapture")?;
+            return graph.ok_or_else(|| call("cuStreamEndCapture", "no graph"));
+        }
+    }
+
+    /// One capture: how `work` ended, and the graph. Both fail where something else ended the capture.
+    fn try_capture(
+        &self,
+        work: impl FnOnce() -> Result<(), EngineError>,
+    ) -> Result<(Result<(), EngineError>, CapturedGraph), EngineError> {
         let _capturing = DEVICE.read().unwrap_or_else(PoisonError::into_inner);
         let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
         self.stream.begin_capture(mode).named("cuStreamBeginCapture")?;
         let done = work();
         // The capture ends whatever happened in it: a stream left capturing takes no more work.
         let graph = self.stream.end_capture(CUgraphInstantiate_flags(0));
-        done?;
-        graph.named("cuStreamEndCapture")?.ok_or_else(|| call("cuStreamEndCapture", "no graph"))
+        Ok((done, graph))
     }
 
     /// Puts a kernel with 256 threads a block on the stream.
