@@ -156,5 +156,5 @@ done | sort -u
 "$program" predict table-em-mcmc-1 table.csv --out predicted.csv --force -q >/dev/null 2>&1 || true
 "$program" reproduce table4 --rows dfp,lasso --examples bai --repeats 2 --jobs 2 --out table4 --json >table4.json 2>/dev/null || true
 "$program" methods >methods.txt
-"$program" --help >help.txt
+"$program" --help | sed "s,^Usage: [^ ]*,Usage: thinfer," >help.txt
 digest select.json small.json small.safetensors subnetwork.json compare.json predicted.csv table4.json methods.txt help.txt

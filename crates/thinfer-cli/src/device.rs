@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use thinfer::{Error, Result, train::Device};
+use thinfer::device::Device;
+use thinfer::{Error, Result};
 use thinfer_engine::cuda::{Report, probe};
 
 use crate::context::Context;

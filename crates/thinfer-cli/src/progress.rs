@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use thinfer::data::table::human_bytes;
-use thinfer::run::RunInfo;
+use thinfer::run::{RunInfo, RunObserver};
 use thinfer::train::{Observer, Record};
 
 use crate::context::Context;
@@ -74,6 +74,12 @@ impl<'a> Progress<'a> {
     }
 }
 
+impl RunObserver for Progress<'_> {
+    fn begins(&self, info: &RunInfo, bytes: u64) {
+        self.context.say(&introduction(self.device, info, bytes));
+    }
+}
+
 impl Observer for Progress<'_> {
     fn progress(&self, chain: u32, step: u64, total: u64, record: Option<&Record>) {
         if !self.context.shows_progress() {
@@ -122,10 +128,6 @@ impl Observer for Progress<'_> {
 
     fn warning(&self, text: &str) {
         self.bars.suspend(|| self.context.warning(text));
-    }
-
-    fn begins(&self, info: &RunInfo, bytes: u64) {
-        self.context.say(&introduction(self.device, info, bytes));
     }
 }
 

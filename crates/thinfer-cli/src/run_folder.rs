@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use thinfer::posterior::Posterior;
+use thinfer::posterior::Snapshot;
 use thinfer::run::{self, RunInfo, Trained};
-use thinfer::train::Snapshot;
 
 use crate::context::Context;
 use crate::shell;

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use thinfer::config::{Config, MethodKind};
 use thinfer::data::Task;
 use thinfer::evaluate::{Behaviour, Evaluation, Scores};
-use thinfer::methods::registry::{Entry, find};
+use thinfer::registry::{Entry, find};
 
 use crate::text_table::{align, number, percent, seconds};
 

@@ -2,10 +2,10 @@
 
 use serde_json::Value;
 use thinfer::data::Images;
+use thinfer::device::OnCuda;
 use thinfer::evaluate::Evaluation;
 use thinfer::images::{Judged, judge};
 use thinfer::run::{ImageRun, Run, Trained};
-use thinfer::train::OnCuda;
 
 use crate::device::Chosen;
 use crate::{frozen, image_summary, summary};
@@ -31,7 +31,7 @@ impl<'a> Worth<'a> {
                 Worth::Table(run, Box::new(evaluation))
             }
             Trained::Images(run) => {
-                let on = OnCuda::open(chosen.device, &run.info.config)?;
+                let on = OnCuda::open(chosen.device, run.info.config.train.precision.into())?;
                 Worth::Images(run, Box::new(judge(run, foreign, on.as_ref())?))
             }
         })
@@ -80,7 +80,7 @@ impl<'a> Worth<'a> {
     pub(crate) fn report(&self) -> anyhow::Result<String> {
         Ok(match self {
             Worth::Table(run, evaluation) => thinfer::report::html(run, evaluation)?,
-            Worth::Images(run, judged) => judged.report(run)?,
+            Worth::Images(run, judged) => thinfer::report::images::of_run(run, judged)?,
         })
     }
 }

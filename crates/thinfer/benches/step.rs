@@ -90,7 +90,7 @@ fn load(settings: &[&str], more: &[&str]) -> (Config, Bundle) {
         settings.iter().chain(more).chain(&small).map(|s| (*s).to_owned()).collect();
     let config = Config::parse("", &settings).expect("the settings are valid");
     assert_eq!(config.train.batch, BATCH);
-    let data = Bundle::load(&config).expect("the data fits into memory");
+    let data = Bundle::load(&config.data, config.seed).expect("the data fits into memory");
     (config, data)
 }
 

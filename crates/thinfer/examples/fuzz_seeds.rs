@@ -20,13 +20,15 @@ use parquet::schema::parser::parse_message_type;
 use thinfer::config::Config;
 use thinfer::data::Bundle;
 use thinfer::data::table::{OutColumn, write_columns};
+use thinfer::device::Device;
 use thinfer::experiment::chain_specs;
 use thinfer::export::{Format, Options, Samples, description_path, export};
 use thinfer::fuzzing::{CHECKPOINT_SETTINGS, small_networks};
+use thinfer::posterior::Snapshot;
 use thinfer::posterior::{Posterior, snapshot_to_bytes};
 use thinfer::run::{Control, ImageInputs, Inputs, Mode, RunInfo, open_posterior, read_info, train};
 use thinfer::subnetwork;
-use thinfer::train::{Chain, Device, Silent, Snapshot};
+use thinfer::train::{Chain, Silent};
 use thinfer::weights::{self, Weights};
 use thinfer_engine::{Law, Loss, Mixture, Network, NetworkBuilder, Shape, Window};
 
@@ -241,7 +243,7 @@ fn run(corpus: &Corpus, work: &Path) -> Outcome {
     corpus.write("network", "table", serde_json::to_vec(&info.network)?)?;
 
     let config = Config::parse("", &CHECKPOINT_SETTINGS.map(str::to_owned))?;
-    let data = Bundle::load(&config)?;
+    let data = Bundle::load(&config.data, config.seed)?;
     let mut chain = Chain::start(chain_specs(&config, &data)?.swap_remove(0))?;
     corpus.write("checkpoint", "start", chain.to_bytes()?)?;
     while !chain.is_done() {

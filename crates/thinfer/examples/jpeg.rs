@@ -165,7 +165,8 @@ fn main() -> Fallible<()> {
     }
     let files = read_images(&options.folder)?;
     let path = format!("data.path={}", options.folder.display());
-    let data = ImageData::load(&Config::parse("", &["data.kind=images".into(), path])?)?;
+    let config = Config::parse("", &["data.kind=images".into(), path])?;
+    let data = ImageData::load(&config.data, config.seed)?;
     let pool = rayon::ThreadPoolBuilder::new().num_threads(options.threads).build()?;
     let (mut alone, mut whole) = (Vec::new(), Vec::new());
     for round in 0..options.rounds.max(1) {

@@ -55,7 +55,7 @@ fn main() -> thinfer::Result<()> {
     let mut settings: Vec<String> = std::env::args().skip(1).collect();
     settings.push("train.record_every_epochs=1".into());
     let config = Config::parse("", &settings)?;
-    let data = Bundle::load(&config)?;
+    let data = Bundle::load(&config.data, config.seed)?;
     let spec = chain_specs(&config, &data)?.swap_remove(0);
     let (network, clock) = (spec.network.clone(), spec.clock);
     let cycle = clock.epochs / config.schedule.step_size.cycles.max(1);

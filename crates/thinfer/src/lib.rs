@@ -10,7 +10,7 @@
 //!
 //! let settings = ["data.columns=8", "data.train_rows=200", "train.epochs=12"];
 //! let config = Config::parse("", &settings.map(str::to_owned))?;
-//! let data = Bundle::load(&config)?;
+//! let data = Bundle::load(&config.data, config.seed)?;
 //! let specs = chain_specs(&config, &data)?;
 //! let network = specs[0].network.clone();
 //! let stop = AtomicBool::new(false);
@@ -21,43 +21,21 @@
 //! # Ok::<(), thinfer::Error>(())
 //! ```
 //!
-//! The way of the data, one direction only: [`config`] → [`data`] → [`model`] → [`experiment`]
-//! (network, method, schedules) → [`train`] (chains of a [`methods::Method`]) → [`posterior`] →
-//! [`evaluate`], [`report`], [`export`]. [`run`] puts it into a folder, [`mod@compare`] puts
-//! folders beside each other, [`select`] and [`reproduce`] are whole studies; [`selftest`] and
-//! [`mod@bench`] check and time the machine.
+//! The crates below, each of which uses only those before it: [`engine`] (networks as data and
+//! plans that run them), [`data`], `thinfer-core` (methods, pruning, chains, posterior),
+//! `thinfer-run` (configuration, run folders, evaluation), `thinfer-study` (selection, the paper's
+//! tables, reports, exports).
 
-pub mod bench;
-pub mod compare;
-pub mod config;
-pub mod data;
-mod error;
-pub mod evaluate;
-pub mod experiment;
-pub mod export;
-mod files;
+pub use thinfer_core::{
+    classify, device, methods, metrics, model, posterior, prune, schedule, shrink, train, weights,
+};
+pub use thinfer_data as data;
+pub use thinfer_data::{Error, Result, threads};
+pub use thinfer_engine as engine;
+pub use thinfer_run::{config, evaluate, experiment, images, predict, registry, run};
 #[doc(hidden)]
-pub mod fuzzing;
-pub mod images;
-pub mod linear;
-pub mod machine;
-pub mod methods;
-pub mod metrics;
-pub mod model;
-pub mod posterior;
-pub mod predict;
-pub mod prune;
-pub mod report;
-pub mod reproduce;
-pub mod run;
-pub mod schedule;
-pub mod select;
-pub mod selectors;
-pub mod selftest;
-pub mod shrink;
-pub mod subnetwork;
-pub mod threads;
-pub mod train;
-pub mod weights;
-
-pub use error::{Error, Result};
+pub use thinfer_study::fuzzing;
+pub use thinfer_study::{
+    bench, compare, export, linear, machine, report, reproduce, select, selectors, selftest,
+    subnetwork,
+};

@@ -6,7 +6,8 @@ use std::path::Path;
 
 use thinfer::data::ImageData;
 use thinfer::images::classify;
-use thinfer::train::{Chain, ChainSpec, Snapshot};
+use thinfer::posterior::Snapshot;
+use thinfer::train::{Chain, ChainSpec};
 
 fn data() -> ImageData {
     common::data([90, 60], 1)

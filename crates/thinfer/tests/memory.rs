@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use thinfer::config::Config;
 use thinfer::data::{Bundle, ImageData};
+use thinfer::device::Device;
 use thinfer::evaluate::evaluate;
 use thinfer::experiment::chain_specs;
 use thinfer::images::classify;
 use thinfer::run::{MemoryPlan, Work};
-use thinfer::train::{ChainSpec, Device, Examples, Setting, Silent, run_chains};
+use thinfer::train::{ChainSpec, Examples, Setting, Silent, run_chains};
 
 struct Counting;
 
@@ -99,7 +100,7 @@ fn compare(
 
 fn table(name: &str, settings: &[&str]) {
     let config = config(settings);
-    let data = Bundle::load(&config).unwrap();
+    let data = Bundle::load(&config.data, config.seed).unwrap();
     let specs = chain_specs(&config, &data).unwrap();
     let network = specs[0].network.clone();
     compare(name, specs, (&data.train).into(), data.test.rows(), |results| {
@@ -109,7 +110,7 @@ fn table(name: &str, settings: &[&str]) {
 
 fn images(name: &str, settings: &[&str]) {
     let config = config(&[&["data.kind=shapes", "prune.warm_up_epochs=1"], settings].concat());
-    let data = ImageData::load(&config).unwrap();
+    let data = ImageData::load(&config.data, config.seed).unwrap();
     let specs = chain_specs(&config, &data).unwrap();
     let network = specs[0].network.clone();
     compare(name, specs, (&data).into(), data.test.rows(), |results| {

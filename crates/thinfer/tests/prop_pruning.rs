@@ -99,7 +99,7 @@ proptest! {
             "prior.soft_threshold=0.1".into(),
         ];
         let config = Config::parse("", &overrides).unwrap();
-        let data = Bundle::load(&config).unwrap();
+        let data = Bundle::load(&config.data, config.seed).unwrap();
         let mut chain = Chain::start(chain_specs(&config, &data).unwrap().swap_remove(0)).unwrap();
         let mut before = chain.arena().marks().to_vec();
         while !chain.is_done() {
@@ -145,7 +145,7 @@ fn dpf_regrows_and_dfp_does_not() {
         ]
         .to_vec();
         let config = Config::parse("", &overrides).unwrap();
-        let data = Bundle::load(&config).unwrap();
+        let data = Bundle::load(&config.data, config.seed).unwrap();
         let mut chain = Chain::start(chain_specs(&config, &data).unwrap().swap_remove(0)).unwrap();
         let (mut count, mut before) = (0, chain.arena().marks().to_vec());
         while !chain.is_done() {
@@ -181,7 +181,7 @@ fn a_run_reaches_its_target_and_holds_it() {
         ]
     };
     let config = Config::parse("", &overrides(0.7)).unwrap();
-    let data = Bundle::load(&config).unwrap();
+    let data = Bundle::load(&config.data, config.seed).unwrap();
     let mut chain = Chain::start(chain_specs(&config, &data).unwrap().swap_remove(0)).unwrap();
     while !chain.is_done() {
         chain.advance(&data.train).unwrap();

@@ -350,7 +350,7 @@ fn run(kind: &str, seed: u64) -> (usize, Vec<usize>, Chain) {
         "prune.rate=0.3".into(),
     ];
     let config = Config::parse("", &overrides).unwrap();
-    let data = Bundle::load(&config).unwrap();
+    let data = Bundle::load(&config.data, config.seed).unwrap();
     let spec = chain_specs(&config, &data).unwrap().swap_remove(0);
     let all = spec.network.params().len();
     let mut chain = Chain::start(spec).unwrap();
@@ -410,7 +410,7 @@ fn a_target_that_cannot_be_is_refused() {
     let overrides =
         ["method.kind=sm".to_owned(), "prune.target=0.9".to_owned(), "data.columns=5".to_owned()];
     let config = Config::parse("", &overrides).unwrap();
-    let data = Bundle::load(&config).unwrap();
+    let data = Bundle::load(&config.data, config.seed).unwrap();
     let error = chain_specs(&config, &data).map(|_| ()).unwrap_err().to_string();
     assert!(error.contains("`prune.target`: is 0.9, but at most"), "{error}");
 }
@@ -434,7 +434,7 @@ fn an_ensemble_has_the_last_network_of_each_chain() {
             "prune.target=0.5".into(),
         ];
         let config = Config::parse("", &overrides).unwrap();
-        let data = Bundle::load(&config).unwrap();
+        let data = Bundle::load(&config.data, config.seed).unwrap();
         let setting = Setting::in_memory(&stop, &Silent, 1);
         let results =
             run_chains(chain_specs(&config, &data).unwrap(), &data.train, &setting).unwrap();

@@ -2,7 +2,6 @@
 
 mod common;
 
-use common::SHAPE;
 use thinfer::data::{ImageData, Images};
 use thinfer::images::{classify, image_size};
 use thinfer::methods::rank1::{Coeffs, LOCATION, PRE_SCALE, Rank1, divergence, first_scale, pull};
@@ -15,6 +14,8 @@ use thinfer_engine::noise::{Key, Stream};
 use thinfer_engine::{
     Arena, Dataset, Draw, Law, Loss, Mixture, Network, NetworkBuilder, Plan, Role, Shape,
 };
+
+use common::SHAPE;
 
 const LAWS: [Law; 2] = [Law::Gaussian, Law::Cauchy];
 

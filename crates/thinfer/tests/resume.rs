@@ -5,7 +5,8 @@ use std::path::Path;
 use thinfer::config::Config;
 use thinfer::data::Bundle;
 use thinfer::experiment::chain_specs;
-use thinfer::train::{Chain, ChainSpec, Snapshot};
+use thinfer::posterior::Snapshot;
+use thinfer::train::{Chain, ChainSpec};
 
 fn spec(settings: &[&str]) -> (ChainSpec, Bundle) {
     let small = [
@@ -25,7 +26,7 @@ fn spec(settings: &[&str]) -> (ChainSpec, Bundle) {
     ];
     let overrides: Vec<String> = small.iter().chain(settings).map(|s| (*s).to_owned()).collect();
     let config = Config::parse("", &overrides).unwrap();
-    let data = Bundle::load(&config).unwrap();
+    let data = Bundle::load(&config.data, config.seed).unwrap();
     (chain_specs(&config, &data).unwrap().swap_remove(0), data)
 }
 
@@ -228,7 +229,7 @@ fn threads_do_not_change_results() {
     .map(str::to_owned)
     .to_vec();
     let config = Config::parse("", &overrides).unwrap();
-    let data = Bundle::load(&config).unwrap();
+    let data = Bundle::load(&config.data, config.seed).unwrap();
     let stop = AtomicBool::new(false);
     let run = |threads: usize| {
         let setting = Setting::in_memory(&stop, &Silent, threads);

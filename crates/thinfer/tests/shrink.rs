@@ -68,7 +68,7 @@ fn a_table_run_follows_the_masked_one() {
         "prior.soft_threshold=0.05",
     ];
     let config = Config::parse("", &settings.map(str::to_owned)).unwrap();
-    let data = Bundle::load(&config).unwrap();
+    let data = Bundle::load(&config.data, config.seed).unwrap();
     let masked = chain(&settings, "never", &data);
     let cut = chain(&settings, "always", &data);
     let work = follow(masked, cut, (&data.train).into(), 2e-4);
@@ -90,7 +90,8 @@ fn pictures() -> (Vec<&'static str>, ImageData) {
         "prune.freeze_after_epochs=3",
     ];
     let overrides: Vec<String> = settings.iter().map(|s| (*s).to_owned()).collect();
-    let data = ImageData::load(&Config::parse("", &overrides).unwrap()).unwrap();
+    let config = Config::parse("", &overrides).unwrap();
+    let data = ImageData::load(&config.data, config.seed).unwrap();
     (settings, data)
 }
 
@@ -140,7 +141,7 @@ fn samples_of_different_sizes_predict_as_before() {
         "prior.soft_threshold=0.05",
     ];
     let config = Config::parse("", &settings.map(str::to_owned)).unwrap();
-    let data = Bundle::load(&config).unwrap();
+    let data = Bundle::load(&config.data, config.seed).unwrap();
     let mut chain = chain(&settings, "always", &data);
     while !chain.is_done() {
         chain.advance(&data.train).unwrap();

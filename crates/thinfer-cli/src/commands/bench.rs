@@ -1,8 +1,8 @@
 use thinfer::Error;
 use thinfer::bench::{self, Bench, Options, Update, Updates};
 use thinfer::data::table::human_bytes;
+use thinfer::device::Device;
 use thinfer::model::IMAGE_NETWORKS;
-use thinfer::train::Device;
 use thinfer_engine::cuda::Precision;
 
 use crate::context::Context;

@@ -1,7 +1,7 @@
 use serde_json::json;
 use thinfer::Error;
 use thinfer::config::keys::Key;
-use thinfer::methods::registry::{self, Entry, METHODS};
+use thinfer::registry::{self, Entry, METHODS};
 use thinfer::selectors::registry as selectors;
 use thinfer::selectors::registry::{SELECTORS, Setting};
 

@@ -3,8 +3,8 @@ use std::time::Instant;
 
 use serde_json::json;
 use thinfer::Error;
+use thinfer::device::Device;
 use thinfer::selftest::{self, Check, Extent};
-use thinfer::train::Device;
 use thinfer_engine::cuda::{Gpu, Precision};
 
 use crate::context::Context;

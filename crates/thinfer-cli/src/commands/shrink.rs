@@ -3,7 +3,8 @@ use std::path::{Path, PathBuf};
 use serde_json::json;
 use thinfer::data::table::human_bytes;
 use thinfer::export::{self, Format, Options};
-use thinfer::shrink::{Proof, Saving, prove, some_test_rows};
+use thinfer::run::some_test_rows;
+use thinfer::shrink::{Proof, Saving, prove};
 use thinfer::train::Silent;
 
 use crate::context::Context;

@@ -1,10 +1,10 @@
 use std::path::PathBuf;
 
 use serde_json::json;
+use thinfer::device::OnCuda;
 use thinfer::evaluate::Scores;
 use thinfer::run::Trained;
 use thinfer::subnetwork::{Row, Study, study};
-use thinfer::train::OnCuda;
 use thinfer::{Error, Result};
 
 use crate::context::Context;
@@ -55,7 +55,9 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<()> {
         chosen.tell(context);
     }
     let on = match &run {
-        Trained::Images(run) => OnCuda::open(chosen.device, &run.info.config)?,
+        Trained::Images(run) => {
+            OnCuda::open(chosen.device, run.info.config.train.precision.into())?
+        }
         Trained::Table(_) => None,
     };
     let (samples, study) = study(&run, args.chain, &args.shares, on.as_ref())?;

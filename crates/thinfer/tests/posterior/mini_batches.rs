@@ -7,7 +7,8 @@ use thinfer::config::Config;
 use thinfer::data::Bundle;
 use thinfer::evaluate::{Temperature, evaluate};
 use thinfer::experiment::chain_specs;
-use thinfer::train::{Setting, Silent, Snapshot, run_chains};
+use thinfer::posterior::Snapshot;
+use thinfer::train::{Setting, Silent, run_chains};
 use thinfer_engine::{Network, Plan};
 
 /// How far the temperature that is told may be from the measured one, besides five standard errors.
@@ -29,7 +30,7 @@ fn told_and_measured(settings: &[String]) -> (Temperature, f64, f64) {
     ];
     let settings = [&common.map(str::to_owned)[..], settings].concat();
     let config = Config::parse("", &settings).unwrap();
-    let data = Bundle::load(&config).unwrap();
+    let data = Bundle::load(&config.data, config.seed).unwrap();
     let specs = chain_specs(&config, &data).unwrap();
     let network = specs[0].network.clone();
     let stop = AtomicBool::new(false);

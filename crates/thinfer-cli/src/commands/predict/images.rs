@@ -2,10 +2,10 @@ use std::path::Path;
 
 use serde_json::json;
 use thinfer::Error;
+use thinfer::device::OnCuda;
 use thinfer::images::predict_images;
 use thinfer::posterior::Posterior;
 use thinfer::run::RunInfo;
-use thinfer::train::OnCuda;
 
 use super::Args;
 use crate::context::{Context, data_to_stdout};
@@ -28,7 +28,7 @@ pub(super) fn run(
     }
     let chosen = args.device.choose()?;
     chosen.tell(context);
-    let on = OnCuda::open(chosen.device, &info.config)?;
+    let on = OnCuda::open(chosen.device, info.config.train.precision.into())?;
     let found = predict_images(info, posterior, &args.input, on.as_ref())?;
     found.notes.iter().for_each(|note| context.notice(note));
     if let Some(out) = &args.out {

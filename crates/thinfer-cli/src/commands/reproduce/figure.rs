@@ -1,9 +1,9 @@
 use std::path::{Path, PathBuf};
 
 use thinfer::config::Config;
+use thinfer::device::Device;
 use thinfer::reproduce::{Figure, draw_figure, reproduce_figure};
 use thinfer::run::{Control, Mode};
-use thinfer::train::Device;
 
 use crate::context::Context;
 use crate::device::{Chosen, DeviceArgs};

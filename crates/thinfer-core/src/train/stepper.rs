@@ -1,0 +1,112 @@
+//! Steps of a chain on the cores, with the whole network or with the part that pruning leaves.
+
+use thinfer_data::Result;
+use thinfer_engine::{Arena, Dataset, Draw, Network, Plan};
+
+use super::cut::Cut;
+use super::freeze::FrozenLayers;
+use super::part::Part;
+use crate::methods::{Method, Tick};
+
+/// What a step came to.
+pub(crate) struct Done {
+    /// The mean loss over its rows.
+    pub(crate) loss: f64,
+    /// Passes whose gradient was shortened.
+    pub(crate) clipped: u64,
+}
+
+/// Steps on the whole network, or on a smaller one that is the same function.
+pub(crate) struct Stepper {
+    plan: Plan,
+    part: Option<Smaller>,
+}
+
+/// The smaller network, and the columns of a table that it still reads, copied out of it.
+struct Smaller {
+    part: Part,
+    table: Option<Dataset>,
+}
+
+impl Stepper {
+    pub(crate) fn new(
+        network: &Network,
+        batch: usize,
+        cut: Option<&Cut>,
+        held: &FrozenLayers,
+        whole: &Arena,
+    ) -> Result<Self> {
+        let Some(cut) = cut else {
+            return Ok(Self { plan: Plan::new(&held.in_network(network), batch)?, part: None });
+        };
+        let plan = Plan::new(&held.in_network(&cut.small.network), batch)?;
+        let mut part = Part::new(cut, whole);
+        part.take_from(whole, true);
+        Ok(Self { plan, part: Some(Smaller { part, table: None }) })
+    }
+
+    /// Whether all of the network is in use.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.part.is_none()
+    }
+
+    /// Tells which input columns the masked weights read. The gradient of the others is needed all
+    /// the same, since they may come back, but the forward pass need not look at them.
+    pub(crate) fn read_columns(&mut self, columns: &[usize]) {
+        self.plan.set_live_inputs(Some(columns));
+    }
+
+    /// Says what makes the random channel scales of the next step, where there are any.
+    pub(crate) fn set_draw(&mut self, draw: Draw) {
+        self.plan.set_draw(draw);
+    }
+
+    /// One step of a method on `rows`. The buffers of the whole network are up to date after it; a
+    /// loss that is not finite leaves them as they were.
+    pub(crate) fn step(
+        &mut self,
+        whole: &mut Arena,
+        method: &dyn Method,
+        tick: Tick,
+        data: &Dataset,
+        rows: &[u32],
+    ) -> Result<Done> {
+        let Some(Smaller { part, table }) = &mut self.part else {
+            method.materialize(whole, tick);
+            let loss = self.plan.gradient(whole, data, rows)?;
+            if loss.is_finite() {
+                method.update(whole, tick);
+            }
+            return Ok(Done { loss, clipped: whole.take_clipped() });
+        };
+        // Pruning between epochs works on the whole network.
+        if whole.take_touched() {
+            part.take_from(whole, true);
+        }
+        let data = if part.small.network.input_len() < data.columns() {
+            &*table.get_or_insert_with(|| data.take_columns(&part.columns()))
+        } else {
+            data
+        };
+        let arena = &mut part.arena;
+        method.materialize(arena, tick);
+        let loss = self.plan.gradient(arena, data, rows)?;
+        if loss.is_finite() {
+            method.update(arena, tick);
+            let clipped = arena.take_clipped();
+            part.give_weights(whole);
+            part.give_state(whole);
+            return Ok(Done { loss, clipped });
+        }
+        Ok(Done { loss, clipped: 0 })
+    }
+
+    /// Bytes held.
+    pub(crate) fn bytes(&self) -> usize {
+        let part = self.part.as_ref().map_or(0, |Smaller { part, table }| {
+            let table = table.as_ref().map_or(0, Dataset::bytes);
+            part.arena.method_bytes() + part.arena.work_bytes() + table
+        });
+        self.plan.bytes() + part
+    }
+}

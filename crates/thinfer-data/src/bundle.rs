@@ -1,0 +1,330 @@
+//! Data ready to train on: three parts, what the columns mean, and how to get back to the user's
+//! units.
+
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+use thinfer_engine::Dataset;
+use thinfer_engine::noise::{Key, Stream};
+
+use super::hints::{could_be_classes, could_be_numbers, numbers_for_classes};
+use super::simulate::{Example, Part, Variant};
+use super::table::{
+    Encoding, Notes, ReadOptions, Table, Target, Task, available_memory, check_memory, infer_task,
+    learn_target,
+};
+use crate::error::{Error, Result};
+use crate::settings::{DataConfig, TaskChoice};
+
+#[cfg(test)]
+mod tests;
+
+/// Rows that a table must have at least.
+const FEWEST_ROWS: usize = 10;
+
+/// The largest share of a table's rows that is held out to test on: as many again are there to choose
+/// with, and the rest is learned from.
+const LARGEST_HOLDOUT: f64 = 1.0 / 3.0;
+
+/// Rows that are held out at least.
+const FEWEST_HELD_OUT: usize = 2;
+
+/// Data to train on, with what is known about it.
+#[derive(Clone, Debug)]
+pub struct Bundle {
+    /// To learn from.
+    pub train: Dataset,
+    /// To choose with.
+    pub validation: Dataset,
+    /// To report on.
+    pub test: Dataset,
+    /// What is predicted.
+    pub task: Task,
+    /// How many classes, or 0.
+    pub classes: usize,
+    /// The variable that each input column belongs to.
+    pub groups: Vec<usize>,
+    /// The names of the variables.
+    pub names: Vec<String>,
+    /// The variables that matter, where the data is simulated.
+    pub truth: Option<Vec<usize>>,
+    /// How to read other data of the same kind.
+    pub schema: Schema,
+    /// What the user should know about the data.
+    pub notes: Vec<String>,
+    /// A number that changes with the data.
+    pub fingerprint: u32,
+    /// N, the number of training rows.
+    pub train_rows: usize,
+}
+
+/// How columns and target are encoded, as a run folder keeps it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Schema {
+    /// The name of the target.
+    pub target_name: String,
+    /// The inputs.
+    pub encoding: Encoding,
+    /// The target.
+    pub target: Target,
+}
+
+impl Schema {
+    /// The factor from the network's units to the user's, for a regression.
+    pub fn target_scale(&self) -> (f64, f64) {
+        match self.target {
+            Target::Number { mean, sd } => (mean, sd),
+            Target::Classes { .. } => (0.0, 1.0),
+        }
+    }
+}
+
+impl Bundle {
+    /// The data that a configuration asks for, in a run with this seed.
+    pub fn load(data: &DataConfig, seed: u64) -> Result<Self> {
+        if let Some(example) = data.kind.example() {
+            return Self::simulated(example, data, data.seed_in(seed));
+        }
+        let path = data.path.as_deref().unwrap_or_default();
+        let target = data.target.as_deref().unwrap_or_default();
+        let (table, read) = Table::read_noted(Path::new(path), &ReadOptions::default())?;
+        let mut bundle =
+            Self::from_table(&table, target, data.task, data.holdout, seed).map_err(of_a_file)?;
+        bundle.notes.iter_mut().for_each(|note| *note = keys_for_options(note));
+        bundle.notes.splice(0..0, read);
+        Ok(bundle)
+    }
+
+    fn simulated(example: Example, data: &DataConfig, seed: u64) -> Result<Self> {
+        let columns = data.columns.unwrap_or(example.columns());
+        let rows = [data.train_rows, data.validation_rows, data.test_rows];
+        let cells = rows.iter().try_fold(0usize, |sum, r| sum.checked_add(r.checked_mul(columns)?));
+        let bytes = cells.and_then(|c| c.checked_mul(4)).map(|b| b as u64);
+        check_memory("the simulated data", bytes, available_memory())?;
+        let part =
+            |part: Part, rows: usize| example.simulate(data.variant, seed, part, rows, columns);
+        let train = part(Part::Train, data.train_rows)?;
+        let names: Vec<String> = (1..=columns).map(|c| format!("x{c}")).collect();
+        let classification = example.is_classification();
+        let target = if classification {
+            Target::Classes { levels: vec!["0".into(), "1".into()] }
+        } else {
+            Target::Number { mean: 0.0, sd: 1.0 }
+        };
+        let notes = match data.variant {
+            Variant::Sun => Vec::new(),
+            _ if example == Example::Example1 => Vec::new(),
+            _ => vec!["`data.variant` only matters to Example 1".to_owned()],
+        };
+        Ok(Self {
+            fingerprint: fingerprint(&[&train]),
+            train_rows: train.rows(),
+            train,
+            validation: part(Part::Validation, data.validation_rows)?,
+            test: part(Part::Test, data.test_rows)?,
+            task: if classification { Task::Classification } else { Task::Regression },
+            classes: if classification { 2 } else { 0 },
+            groups: (0..columns).collect(),
+            schema: Schema {
+                target_name: "y".into(),
+                encoding: Encoding::unscaled(&names),
+                target,
+            },
+            names,
+            truth: Some(example.relevant()),
+            notes,
+        })
+    }
+
+    /// Splits a table into parts and encodes it. What is learned about the columns (means, levels)
+    /// is learned from the training part alone. At most a third can be held out.
+    pub fn from_table(
+        table: &Table,
+        target: &str,
+        task: TaskChoice,
+        holdout: f64,
+        seed: u64,
+    ) -> Result<Self> {
+        check_holdout("data.holdout", holdout)?;
+        if task != TaskChoice::Classification {
+            numbers_for_classes(table, target)?;
+        }
+        let given = task;
+        let task = match given {
+            TaskChoice::Auto => infer_task(table, target)?,
+            TaskChoice::Regression => Task::Regression,
+            TaskChoice::Classification => Task::Classification,
+        };
+        let missing = table.missing();
+        let usable = table.complete_rows();
+        let mut notes = missing_notes(&missing, usable.len());
+        if given == TaskChoice::Auto && task == Task::Regression {
+            notes.extend(could_be_classes(table, target));
+        }
+        notes.extend(could_be_numbers(table));
+        if usable.len() < FEWEST_ROWS {
+            let mut problem = format!(
+                "has {} usable rows of {}, but at least {FEWEST_ROWS} are needed; ",
+                usable.len(),
+                table.rows()
+            );
+            problem.push_str(if missing.rows == 0 {
+                "add rows"
+            } else {
+                "add rows, fill in missing values, or remove the columns that have most of them"
+            });
+            return Err(Error::table(&table.path, problem));
+        }
+        // Says what is wrong with the target before anything is split. Classes are those of all
+        // rows, so that one that is rare cannot be unknown to the training part.
+        let (whole, _) = learn_target(table, target, task, &usable)?;
+        let order = Key::new(seed, 0, Stream::Split).permutation(0, usable.len());
+        let asked = (usable.len() as f64 * holdout).round() as usize;
+        let count = asked.clamp(FEWEST_HELD_OUT, usable.len() / 3);
+        if asked < count {
+            notes.push(format!(
+                "{holdout} of {} rows would be {asked}, so {count} rows are held out to test on, and {count} to choose with",
+                usable.len()
+            ));
+        }
+        let mut parts: Vec<Vec<u32>> = [0..count, count..2 * count, 2 * count..usable.len()]
+            .into_iter()
+            .map(|range| order[range].iter().map(|&i| usable[i as usize]).collect())
+            .collect();
+        parts.iter_mut().for_each(|rows| rows.sort_unstable());
+        let [test, validation, train] = [&parts[0], &parts[1], &parts[2]];
+        let (encoding, column_notes): (Encoding, Notes) = Encoding::learn(table, target, train)?;
+        let learned = match whole {
+            Target::Classes { .. } => whole,
+            Target::Number { .. } => Target::number(table, target, train)?,
+        };
+        let train_targets = learned.encode(table, target, train)?;
+        let width = encoding.width();
+        let make = |rows: &[u32], targets: Vec<f32>| -> Result<Dataset> {
+            Ok(Dataset::new(width, 1, encoding.encode(table, rows)?, targets)?)
+        };
+        let held_out = |rows: &[u32]| make(rows, learned.encode(table, target, rows)?);
+        let train = make(train, train_targets)?;
+        let classes = match &learned {
+            Target::Classes { levels } => levels.len(),
+            Target::Number { .. } => 0,
+        };
+        Ok(Self {
+            fingerprint: fingerprint(&[&train]),
+            train_rows: train.rows(),
+            train,
+            validation: held_out(validation)?,
+            test: held_out(test)?,
+            task,
+            classes,
+            groups: encoding.groups(),
+            names: encoding.names(),
+            truth: None,
+            schema: Schema { target_name: target.to_owned(), encoding, target: learned },
+            notes: notes.into_iter().chain(column_notes.lines()).collect(),
+        })
+    }
+
+    /// A bundle with the right shape and no data, for what depends on the shape alone.
+    pub fn stand_in(
+        schema: &Schema,
+        groups: &[usize],
+        names: &[String],
+        train_rows: usize,
+        fingerprint: u32,
+    ) -> Result<Self> {
+        let columns = groups.len();
+        let empty = Dataset::new(columns, 1, Vec::new(), Vec::new())?;
+        let (task, classes) = match &schema.target {
+            Target::Number { .. } => (Task::Regression, 0),
+            Target::Classes { levels } => (Task::Classification, levels.len()),
+        };
+        Ok(Self {
+            train: empty.clone(),
+            validation: empty.clone(),
+            test: empty,
+            task,
+            classes,
+            groups: groups.to_vec(),
+            names: names.to_vec(),
+            truth: None,
+            schema: schema.clone(),
+            notes: Vec::new(),
+            fingerprint,
+            train_rows,
+        })
+    }
+
+    /// The same data with only the given variables.
+    pub fn with_variables(&self, keep: &[usize]) -> Self {
+        let columns: Vec<usize> =
+            (0..self.groups.len()).filter(|&c| keep.contains(&self.groups[c])).collect();
+        let place = |variable: usize| keep.iter().position(|&k| k == variable).unwrap_or(0);
+        Self {
+            train: self.train.take_columns(&columns),
+            validation: self.validation.take_columns(&columns),
+            test: self.test.take_columns(&columns),
+            groups: columns.iter().map(|&c| place(self.groups[c])).collect(),
+            names: keep.iter().map(|&k| self.names[k].clone()).collect(),
+            truth: None,
+            ..self.clone()
+        }
+    }
+}
+
+/// The keys of a configuration in the place of the options that advice names.
+fn keys_for_options(text: &str) -> String {
+    text.replace("--target", "data.target").replace("--task ", "data.task = ")
+}
+
+/// The same for errors.
+fn of_a_file(error: Error) -> Error {
+    match error {
+        Error::Config { key, problem } => {
+            Error::config(keys_for_options(&key), keys_for_options(&problem))
+        }
+        Error::Table { path, problem } => Error::table(&path, keys_for_options(&problem)),
+        Error::Data(problem) => Error::Data(keys_for_options(&problem)),
+        other => other,
+    }
+}
+
+/// Refuses a share that cannot be held out of a table, under the name that it was given by.
+pub fn check_holdout(name: &str, share: f64) -> Result<()> {
+    if share > 0.0 && share <= LARGEST_HOLDOUT {
+        return Ok(());
+    }
+    let problem = format!(
+        "is {share}, but must be above 0 and at most 1/3: as many rows again are kept to choose with, and the rest is learned from"
+    );
+    Err(Error::config(name, problem))
+}
+
+fn fingerprint(parts: &[&Dataset]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    for part in parts {
+        part.inputs().iter().chain(part.targets()).for_each(|v| hasher.update(&v.to_le_bytes()));
+    }
+    hasher.finalize()
+}
+
+fn missing_notes(missing: &super::table::MissingReport, usable: usize) -> Vec<String> {
+    let mut notes = Vec::new();
+    if !missing.empty.is_empty() {
+        notes.push(format!("columns without any value are not used: {}", missing.empty.join(", ")));
+    }
+    if missing.rows > 0 {
+        let columns: Vec<String> =
+            missing.columns.iter().take(5).map(|(name, n)| format!("{name} ({n})")).collect();
+        let first: Vec<String> =
+            missing.first.iter().map(|(row, name)| format!("row {row} {name}")).collect();
+        notes.push(format!(
+            "{} with missing values {} not used, {usable} remain; by column: {}; first: {}",
+            if missing.rows == 1 { "1 row".to_owned() } else { format!("{} rows", missing.rows) },
+            if missing.rows == 1 { "is" } else { "are" },
+            columns.join(", "),
+            first.join(", ")
+        ));
+    }
+    notes
+}

@@ -1,0 +1,95 @@
+use super::super::table::{Column, Values};
+use super::*;
+use crate::settings::DataKind;
+
+fn split(rows: u32, holdout: f64) -> Result<Bundle> {
+    let column = |name: &str, of: fn(f64) -> f64| Column {
+        name: name.into(),
+        values: Values::Number((0..rows).map(|row| of(f64::from(row))).collect()),
+    };
+    let columns = vec![column("x", |r| r), column("y", |r| (0.7 * r).sin())];
+    let table = Table { path: "t.csv".into(), columns };
+    Bundle::from_table(&table, "y", TaskChoice::Auto, holdout, 1)
+}
+
+#[test]
+fn the_share_that_is_held_out_is_the_one_asked_for_or_told() {
+    for (holdout, held_out) in [(0.2, 20), (1.0 / 3.0, 33), (0.02, 2)] {
+        let data = split(100, holdout).unwrap();
+        let parts = [&data.test, &data.validation, &data.train].map(Dataset::rows);
+        assert_eq!(parts, [held_out, held_out, 100 - 2 * held_out], "{holdout}");
+        assert_eq!(data.notes, [""; 0], "{holdout}");
+    }
+    let few = split(100, 0.001).unwrap();
+    assert_eq!((few.test.rows(), few.notes.len()), (2, 1));
+    assert!(few.notes[0].contains("0.001 of 100 rows would be 0, so 2"), "{}", few.notes[0]);
+    for holdout in [0.0, 0.34, 0.5, f64::NAN] {
+        let error = split(100, holdout).unwrap_err();
+        assert_eq!(error.exit_code(), 2);
+        assert!(error.to_string().starts_with("`data.holdout`: is "), "{error}");
+    }
+}
+#[test]
+fn a_few_whole_numbers_may_be_classes_and_that_is_told() {
+    let notes = |of: fn(u32) -> f64, task| {
+        let column = |name: &str, values| Column { name: name.into(), values };
+        let x = Values::Number((0..60).map(f64::from).collect());
+        let y = Values::Number((0..60).map(of).collect());
+        let columns = vec![column("x", x), column("y", y)];
+        let table = Table { path: "t.csv".into(), columns };
+        Bundle::from_table(&table, "y", task, 0.2, 1).unwrap().notes
+    };
+    let told = notes(|row| f64::from(row % 3), TaskChoice::Auto);
+    assert_eq!(told.len(), 1);
+    assert!(told[0].contains("has 3 values") && told[0].contains("--task class"), "{told:?}");
+    assert_eq!(keys_for_options(&told[0]).matches("data.task = classification").count(), 1);
+    for (of, task) in [
+        ((|row| f64::from(row % 3)) as fn(u32) -> f64, TaskChoice::Regression),
+        (|row| f64::from(row % 3), TaskChoice::Classification),
+        (|row| f64::from(row % 2), TaskChoice::Auto),
+        (|row| f64::from(row % 3) / 2.0, TaskChoice::Auto),
+        (|row| f64::from(row % 11), TaskChoice::Auto),
+    ] {
+        assert_eq!(notes(of, task), [""; 0]);
+    }
+}
+
+#[test]
+fn a_configuration_is_told_its_keys_and_not_options() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t.csv");
+    let rows: Vec<String> =
+        (0..20).map(|row| format!("{row},{}\n", 0.5 * f64::from(row))).collect();
+    let rows = rows.concat();
+    std::fs::write(&path, format!("x,y\n{rows}")).unwrap();
+    let refused = |target: &str, task| {
+        let (path, target) = (path.to_str().unwrap().to_owned(), target.to_owned());
+        let (path, target) = (Some(path), Some(target));
+        let data =
+            DataConfig { kind: DataKind::Table, path, target, task, ..DataConfig::default() };
+        Bundle::load(&data, 1).unwrap_err().to_string()
+    };
+    let text = refused("z", TaskChoice::Auto);
+    assert!(text.starts_with("`data.target`: ") && text.contains("no column `z`"), "{text}");
+    std::fs::write(&path, format!("x,y\n{}", rows.replace(',', ",a"))).unwrap();
+    let text = refused("y", TaskChoice::Regression);
+    assert!(text.contains("data.task = classification") && !text.contains("--"), "{text}");
+}
+
+/// Were a held-out row among those that are learned from, the training rows would not have mean 0
+/// and variance 1.
+#[test]
+fn inputs_and_target_are_standardised_by_the_training_rows_alone() {
+    let data = split(100, 1.0 / 3.0).unwrap();
+    let mut wrong = Vec::new();
+    for (name, values) in [("x", data.train.inputs()), ("y", data.train.targets())] {
+        let mean_of = |power: i32| {
+            values.iter().map(|v| f64::from(*v).powi(power)).sum::<f64>() / values.len() as f64
+        };
+        let (mean, square) = (mean_of(1), mean_of(2));
+        if mean.abs() > 1e-6 || (square - 1.0).abs() > 1e-6 {
+            wrong.push(format!("{name}: mean {mean:.3}, mean square {square:.3}"));
+        }
+    }
+    assert_eq!(wrong, [""; 0]);
+}

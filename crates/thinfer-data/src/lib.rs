@@ -1,0 +1,23 @@
+//! Data that thinfer trains on: tables, images and simulated designs.
+//!
+//! [`Bundle`] holds the rows of a table or of a simulated design, [`ImageData`] holds images. Both
+//! come from a [`DataConfig`], the section `data` of a configuration. The crate also has what every
+//! crate above it needs: [`Error`], [`files`] and [`threads`].
+
+mod bundle;
+mod error;
+pub mod files;
+#[doc(hidden)]
+pub mod fuzzed;
+mod hints;
+pub mod images;
+mod settings;
+pub mod simulate;
+pub mod table;
+pub mod threads;
+
+pub use bundle::{Bundle, Schema, check_holdout};
+pub use error::{Error, Result};
+pub use images::{ImageData, ImageSet, ImageStream, Images, View};
+pub use settings::{DataConfig, DataKind, TaskChoice};
+pub use table::Task;

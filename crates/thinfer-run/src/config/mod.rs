@@ -1,0 +1,472 @@
+//! Configuration: one TOML file, checked key by key, resolved against a preset.
+
+mod differences;
+pub mod keys;
+mod notices;
+mod presets;
+mod sections;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+use thinfer_core::model::name_problem;
+use thinfer_core::posterior::{SampleRule, Thin};
+use thinfer_core::prune::Rule;
+use thinfer_core::schedule::sampling_epochs;
+use thinfer_data::check_holdout;
+use thinfer_data::files::regular;
+use thinfer_data::{Error, Result};
+use toml::{Table, Value};
+
+pub use differences::Difference;
+pub use presets::{PRESET_DIFFERENCES, Preset};
+pub use sections::{
+    Members, MethodConfig, MethodKind, ModelConfig, NoiseModel, PosteriorConfig, PrecisionName,
+    PriorConfig, PruneConfig, ScheduleConfig, ScheduleConfigs, ScheduleValue, ShapeName,
+    TrainConfig,
+};
+pub use thinfer_core::model::Activation;
+pub use thinfer_data::{DataConfig, DataKind, TaskChoice};
+
+/// Bytes that a configuration may have.
+const MOST_BYTES: u64 = 16 << 20;
+
+/// The version of the file format that this program reads and writes.
+pub const FORMAT: i64 = 1;
+
+/// A resolved configuration: every value is there, of its type and in its range.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "`keys.rs` says what each field does, for users and for readers")]
+pub struct Config {
+    pub format: i64,
+    pub preset: Preset,
+    pub seed: u64,
+    pub chains: usize,
+    pub data: DataConfig,
+    pub model: ModelConfig,
+    pub method: MethodConfig,
+    pub prior: PriorConfig,
+    pub prune: PruneConfig,
+    pub schedule: ScheduleConfigs,
+    pub train: TrainConfig,
+    // Older runs have none.
+    #[serde(default, skip_serializing_if = "PosteriorConfig::is_default")]
+    pub posterior: PosteriorConfig,
+}
+
+impl Config {
+    /// Reads a file and applies `--set` overrides. One of them must say what `data.kind` is: a file
+    /// that forgets it would train on simulated data.
+    pub fn read(path: &Path, overrides: &[String]) -> Result<Self> {
+        let ending = path.extension().map(|e| e.to_string_lossy().to_lowercase());
+        if ["csv", "tsv", "parquet", "pq"].iter().any(|table| ending.as_deref() == Some(table)) {
+            return Err(table_for_settings(path));
+        }
+        let text = regular::read_to_string(path, MOST_BYTES).map_err(|e| match e.kind() {
+            std::io::ErrorKind::InvalidData => {
+                let problem = "is not text in UTF-8; give a configuration in TOML";
+                Error::config(path.display().to_string(), problem)
+            }
+            _ => Error::file("read", path, e),
+        })?;
+        Self::read_text(path, &text, overrides)
+    }
+
+    /// Reads the text of a file; `path` is named in messages.
+    pub fn read_text(path: &Path, text: &str, overrides: &[String]) -> Result<Self> {
+        let read = || {
+            let settings = settings(text, overrides)?;
+            check_keys(&settings)?;
+            check_names_data(&settings)?;
+            Self::resolve(&settings)
+        };
+        read().map_err(|error| match error {
+            Error::Config { key, problem } if key.is_empty() => {
+                Error::config(path.display().to_string(), problem)
+            }
+            other => other,
+        })
+    }
+
+    /// Parses text and applies overrides of the form `a.b=c`.
+    pub fn parse(text: &str, overrides: &[String]) -> Result<Self> {
+        Self::resolve(&settings(text, overrides)?)
+    }
+
+    /// Checks settings key by key and fills in what the preset says.
+    pub fn resolve(settings: &BTreeMap<String, Value>) -> Result<Self> {
+        check_keys(settings)?;
+        let preset = match settings.get("preset").and_then(Value::as_str) {
+            Some("paper") => Preset::Paper,
+            Some("reference-code") => Preset::ReferenceCode,
+            _ => Preset::Exact,
+        };
+        let images = settings.get("data.kind").and_then(Value::as_str).is_some_and(is_images);
+        let mut all = preset.defaults();
+        if images {
+            all.extend(preset.image_defaults());
+        }
+        let kind = settings.get("method.kind").cloned().and_then(|kind| kind.try_into().ok());
+        let kind: MethodKind = kind.unwrap_or(MethodKind::EmMcmc);
+        all.remove("method.clip");
+        all.extend(presets::clip(preset, kind, images).map(|c| ("method.clip".into(), c.into())));
+        all.extend(presets::method_defaults(kind, images));
+        // A Cauchy number is far from its location now and then, so more of them are averaged.
+        let law = settings.get("method.posterior").and_then(Value::as_str);
+        if kind == MethodKind::Rank1 && law == Some("cauchy") {
+            all.insert("method.draws".into(), Value::Integer(4));
+        }
+        if kind.is_sparse() {
+            // They prune to a target and know no threshold.
+            all.remove("prune.hard_threshold");
+        }
+        all.extend(settings.iter().map(|(k, v)| (k.clone(), v.clone())));
+        // λ₁ is either given or computed; giving one replaces the default of the other.
+        if settings.contains_key("prior.spike_probability")
+            && !settings.contains_key("prior.soft_threshold")
+        {
+            all.remove("prior.soft_threshold");
+        }
+        // So is λ₂.
+        if settings.contains_key("prune.target") && !settings.contains_key("prune.hard_threshold") {
+            all.remove("prune.hard_threshold");
+        }
+        if all.get("method.clip").and_then(Value::as_str) == Some(keys::NO_LIMIT) {
+            all.remove("method.clip");
+        }
+        let config: Config = Value::Table(unflatten(&all))
+            .try_into()
+            .map_err(|e| Error::config("", format!("cannot be understood: {e}")))?;
+        config.check()?;
+        Ok(config)
+    }
+
+    /// What single keys cannot say.
+    fn check(&self) -> Result<()> {
+        let refuse = |key: &str, problem: String| Err(Error::config(key, problem));
+        if self.data.kind == DataKind::Table {
+            for (key, value) in [("data.path", &self.data.path), ("data.target", &self.data.target)]
+            {
+                if value.is_none() {
+                    return refuse(key, "is missing; data.kind = \"table\" needs it".into());
+                }
+            }
+            check_holdout("data.holdout", self.data.holdout)?;
+        }
+        if self.data.kind.is_images()
+            && let Some(problem) = name_problem(&self.model.name, &["mlp"])
+        {
+            return refuse("model.name", format!("`{}` {problem}", self.model.name));
+        }
+        if self.train.freeze_below.is_some()
+            && !matches!(self.method.kind, MethodKind::EmMcmc | MethodKind::Sghmc)
+        {
+            let problem = format!(
+                "freezes weights under Algorithms 2 and 3 (\"sghmc\", \"em-mcmc\"), but method.kind is \"{}\"",
+                self.method.kind.name()
+            );
+            return refuse("train.freeze_below", problem);
+        }
+        if self.method.kind == MethodKind::EmMcmc {
+            let prior = &self.prior;
+            match (prior.soft_threshold, prior.spike_probability) {
+                (None, None) => {
+                    return refuse(
+                        "prior.soft_threshold",
+                        "is missing; give it, or prior.spike_probability to compute it".into(),
+                    );
+                }
+                (Some(_), Some(_)) => {
+                    return refuse(
+                        "prior.spike_probability",
+                        "is given together with prior.soft_threshold; give one of them".into(),
+                    );
+                }
+                _ => {}
+            }
+            if prior.spike_decay <= prior.weight_decay {
+                return refuse(
+                    "prior.spike_decay",
+                    format!(
+                        "is {}, but must be larger than prior.weight_decay = {}: the spike is the narrow part",
+                        prior.spike_decay, prior.weight_decay
+                    ),
+                );
+            }
+            if prior.spike_probability.is_some() && prior.weight_decay == 0.0 {
+                return refuse(
+                    "prior.weight_decay",
+                    "is 0, so λ₁ cannot be computed from prior.spike_probability; give a positive one".into(),
+                );
+            }
+            if self.preset == Preset::ReferenceCode && self.prune.regrow {
+                return refuse(
+                    "prune.regrow",
+                    "is true, but the reference code sets pruned weights to zero in every step and cannot regrow; use preset = \"exact\" or \"paper\"".into(),
+                );
+            }
+            self.check_pruning()?;
+        }
+        if self.method.kind == MethodKind::Rank1 && self.prune.target.is_some() {
+            return refuse("prune.target", "is given, but a Rank-1 BNN prunes nothing".into());
+        }
+        if self.method.kind == MethodKind::Rank1 && !self.data.kind.is_images() {
+            return refuse(
+                "method.kind",
+                "is \"rank1\", which scales the channels of image networks; a table needs another one".into(),
+            );
+        }
+        Ok(())
+    }
+
+    fn check_pruning(&self) -> Result<()> {
+        let prune = &self.prune;
+        if prune.target.is_some() && prune.hard_threshold.is_some() {
+            return Err(Error::config(
+                "prune.target",
+                "is given together with prune.hard_threshold, which it finds by itself; give one of them",
+            ));
+        }
+        if prune.freeze_after_epochs.is_some() && prune.freeze_after_cycles.is_some() {
+            return Err(Error::config(
+                "prune.freeze_after_cycles",
+                "is given together with prune.freeze_after_epochs; give one of them",
+            ));
+        }
+        if prune.rule != Rule::MeanSquare && !self.data.kind.is_images() {
+            return Err(Error::config(
+                "prune.rule",
+                "compares the channels of image networks; use \"mean-square\" for a table",
+            ));
+        }
+        let of_ranges = [
+            ("prune.multiple", prune.multiple > 1),
+            ("prune.work_exponent", prune.work_exponent > 0.0),
+        ];
+        for (key, given) in of_ranges {
+            if given && prune.rule == Rule::MeanSquare {
+                return Err(Error::config(
+                    key,
+                    "is about channels, and prune.rule = \"mean-square\" prunes groups of weights; leave it out, or prune image networks by \"range\"",
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// The configuration as a TOML file, complete.
+    pub fn to_toml(&self) -> Result<String> {
+        let text = toml::to_string(self)
+            .map_err(|e| Error::config("", format!("cannot be written: {e}")))?;
+        if !self.lifts_limit() {
+            return Ok(text);
+        }
+        // A key that is not there would stand for the default.
+        let none = format!("[method]\nclip = \"{}\"\n", keys::NO_LIMIT);
+        Ok(text.replacen("[method]\n", &none, 1))
+    }
+
+    /// Whether the gradient has no limit where the default is one.
+    fn lifts_limit(&self) -> bool {
+        let default = presets::clip(self.preset, self.method.kind, self.data.kind.is_images());
+        self.method.clip.is_none() && default.is_some()
+    }
+
+    /// A number that differs where the results could: checkpoint intervals do not count.
+    pub fn fingerprint(&self) -> Result<u32> {
+        Ok(crc32fast::hash(self.relevant().to_toml()?.as_bytes()))
+    }
+
+    /// The same for checkpoints: which samples are averaged does not count either.
+    pub fn training_fingerprint(&self) -> Result<u32> {
+        let posterior = PosteriorConfig::default();
+        Self { posterior, ..self.clone() }.fingerprint()
+    }
+
+    /// The same with fixed checkpoint intervals, which change no result.
+    fn relevant(&self) -> Self {
+        let mut relevant = self.clone();
+        relevant.train.checkpoint_seconds = 1.0;
+        relevant.train.checkpoint_steps = None;
+        relevant
+    }
+
+    /// The epochs of each cycle of the step size.
+    pub fn cycles(&self) -> Vec<Range<usize>> {
+        // How many rows there are changes the value of a schedule, not its shape.
+        self.schedule.step_size.schedule(1).cycles(self.train.epochs)
+    }
+
+    /// The epochs after which samples are taken.
+    pub fn sample_epochs(&self) -> Vec<usize> {
+        match self.train.members {
+            Members::Snapshots => sampling_epochs(&self.cycles(), self.train.samples_per_cycle),
+            Members::Last => vec![self.train.epochs.saturating_sub(1)],
+        }
+    }
+
+    /// Which samples are averaged. Of a table the first half is burn-in and one sample of every cycle is kept; of
+    /// images all are, as the paper does.
+    pub fn sample_rule(&self) -> SampleRule {
+        let images = self.data.kind.is_images();
+        let burn_in = self.posterior.burn_in.unwrap_or(if images { 0.0 } else { 0.5 });
+        let thin = match self.posterior.thin {
+            Some(thin) => Thin::Every(thin),
+            None if images || self.cycles().len() == 1 => Thin::Every(1),
+            None => Thin::OneACycle,
+        };
+        SampleRule::new(&self.cycles(), &self.sample_epochs(), burn_in, thin)
+    }
+
+    /// The seed of simulated data.
+    pub fn data_seed(&self) -> u64 {
+        self.data.seed_in(self.seed)
+    }
+}
+
+/// What a file and overrides say, by the full names of the keys.
+fn settings(text: &str, overrides: &[String]) -> Result<BTreeMap<String, Value>> {
+    let table: Table = toml::from_str(text).map_err(|e| {
+        Error::config("", format!("is not valid TOML: {}", e.to_string().trim_end()))
+    })?;
+    let mut settings = BTreeMap::new();
+    flatten("", &table, &mut settings);
+    for given in overrides {
+        let (key, value) = parse_override(given)?;
+        settings.insert(key, value);
+    }
+    Ok(settings)
+}
+
+/// How to say that a table was given where settings are expected.
+fn table_for_settings(path: &Path) -> Error {
+    let file = path.display();
+    let problem = format!(
+        "is a table, and a configuration is expected; write a .toml file with [data], kind = \"table\", path = \"{file}\" and target = \"COLUMN\" (docs/guide.md has an example), or find the variables that matter with `thinfer select {file} --target COLUMN`"
+    );
+    Error::config(file.to_string(), problem)
+}
+
+/// Refuses settings that do not say what to train on.
+fn check_names_data(settings: &BTreeMap<String, Value>) -> Result<()> {
+    if settings.contains_key("data.kind") {
+        return Ok(());
+    }
+    let problem = if settings.contains_key("data.path") || settings.contains_key("data.target") {
+        "is missing, so it is not known what data.path is; give kind = \"table\" or \"images\" under [data]"
+    } else {
+        "is missing, so it is not known what to train on; give under [data] kind = \"table\" with path and target for your own table, or another kind of docs/config.md, such as \"example1\" for simulated data"
+    };
+    Err(Error::config("data.kind", problem))
+}
+
+fn is_images(kind: &str) -> bool {
+    let kind: std::result::Result<DataKind, _> = Value::String(kind.to_owned()).try_into();
+    kind.is_ok_and(DataKind::is_images)
+}
+
+fn flatten(prefix: &str, table: &Table, into: &mut BTreeMap<String, Value>) {
+    for (name, value) in table {
+        let path = if prefix.is_empty() { name.clone() } else { format!("{prefix}.{name}") };
+        match value {
+            Value::Table(inner) => flatten(&path, inner, into),
+            other => drop(into.insert(path, other.clone())),
+        }
+    }
+}
+
+fn unflatten(settings: &BTreeMap<String, Value>) -> Table {
+    let mut root = Table::new();
+    for (name, value) in settings {
+        let mut at = &mut root;
+        let mut parts = name.split('.').peekable();
+        while let Some(part) = parts.next() {
+            if parts.peek().is_none() {
+                at.insert(part.to_owned(), value.clone());
+                break;
+            }
+            let inner = at.entry(part).or_insert_with(|| Value::Table(Table::new()));
+            match inner {
+                Value::Table(table) => at = table,
+                // Keys are checked before: no key is a prefix of another.
+                _ => break,
+            }
+        }
+    }
+    root
+}
+
+fn parse_override(given: &str) -> Result<(String, Value)> {
+    const FORM: &str = "is not of the form key=value; write for example --set train.epochs=100";
+    let Some((key, text)) = given.split_once('=').map(|(key, text)| (key.trim(), text.trim()))
+    else {
+        let name = if given.trim().is_empty() { "--set" } else { given };
+        return Err(Error::config(name, FORM));
+    };
+    if key.is_empty() {
+        return Err(Error::config(format!("--set {given}"), FORM));
+    }
+    let parsed = toml::from_str::<Table>(&format!("value = {text}"));
+    let value = match parsed {
+        Ok(mut table) => table.remove("value").unwrap_or(Value::String(text.to_owned())),
+        // A bare word is text, so that --set preset=paper needs no quotes.
+        Err(_) => Value::String(text.to_owned()),
+    };
+    Ok((key.to_owned(), value))
+}
+
+fn check_format(settings: &BTreeMap<String, Value>) -> Result<()> {
+    match settings.get("format").and_then(Value::as_integer) {
+        Some(format) if format != FORMAT => Err(Error::config(
+            "format",
+            format!(
+                "is {format}, but this thinfer {} reads format {FORMAT}; use the version that wrote the file, or adapt the keys (docs/config.md) and set format = {FORMAT}",
+                env!("CARGO_PKG_VERSION")
+            ),
+        )),
+        _ => Ok(()),
+    }
+}
+
+fn check_keys(settings: &BTreeMap<String, Value>) -> Result<()> {
+    check_format(settings)?;
+    settings.iter().try_for_each(|(name, value)| check_key(name, value))
+}
+
+fn check_key(name: &str, value: &Value) -> Result<()> {
+    let Some(key) = keys::find(name) else {
+        let inside = |key: &keys::Key| key.name.split_once('.').is_some_and(|k| k.0 == name);
+        if let Some(first) = keys::keys().find(inside) {
+            let problem =
+                format!("is a table of settings; give one of them, such as `{}`", first.name);
+            return Err(Error::config(name, problem));
+        }
+        let problem = match (keys::nearest(name), keys::nearest_table(name)) {
+            (Some(near), _) => format!("is not a key; did you mean `{near}`?"),
+            (None, Some(table)) => format!("is not a key; did you mean the table `[{table}]`?"),
+            (None, None) => "is not a key; docs/config.md lists all of them".to_owned(),
+        };
+        return Err(Error::config(name, problem));
+    };
+    if key.kind.accepts(value) {
+        return Ok(());
+    }
+    let mut problem = format!("is {value}, but must be {}", key.kind.allowed());
+    if let (keys::Kind::Choice(list) | keys::Kind::NumberOr(list), Some(word)) =
+        (key.kind, value.as_str())
+    {
+        let near = list
+            .iter()
+            .map(|w| (strsim::jaro_winkler(word, w), w))
+            .max_by(|a, b| a.0.total_cmp(&b.0))
+            .filter(|(score, _)| *score > 0.7);
+        if let Some((_, near)) = near {
+            problem.push_str(&format!("; did you mean \"{near}\"?"));
+        }
+    }
+    Err(Error::config(name, problem))
+}

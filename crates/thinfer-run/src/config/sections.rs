@@ -1,0 +1,261 @@
+//! What a configuration holds, section by section; `keys.rs` says what each value does.
+
+use serde::{Deserialize, Serialize};
+use thinfer_core::methods::em_mcmc::{AfterFreeze, Cadence};
+use thinfer_core::methods::sghmc::{NoiseRule, RhoRule};
+use thinfer_core::model::Activation;
+use thinfer_core::prune::{Grouping, Rule};
+use thinfer_core::schedule::{Schedule, Shape};
+use thinfer_core::shrink::Shrinking;
+use thinfer_engine::Law;
+use thinfer_engine::cuda::Precision;
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "see `keys.rs`")]
+pub struct ModelConfig {
+    pub name: String,
+    pub label_smoothing: f64,
+    pub hidden: Vec<usize>,
+    pub activation: Activation,
+    pub noise: NoiseModel,
+    pub noise_sigma: f64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[expect(missing_docs, reason = "see `keys.rs`")]
+pub enum NoiseModel {
+    Known,
+    Learned,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "see `keys.rs`")]
+pub struct MethodConfig {
+    pub kind: MethodKind,
+    pub beta1: f64,
+    pub beta2: f64,
+    pub momentum: f64,
+    pub nesterov: bool,
+    pub noise: NoiseRule,
+    pub rho: RhoRule,
+    pub initial_momentum: f64,
+    pub clip: Option<f64>,
+    pub alpha: Option<f64>,
+    pub sampling_epochs: Option<usize>,
+    pub members: Option<usize>,
+    pub draws: Option<usize>,
+    pub posterior: Option<Law>,
+    pub prior_sd: Option<f64>,
+    pub kl_epochs: Option<f64>,
+    pub random_sign: Option<f64>,
+    pub first_scale: Option<f64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[expect(missing_docs, reason = "see `keys.rs`")]
+pub enum MethodKind {
+    EmMcmc,
+    Sghmc,
+    CvAdam,
+    Sgd,
+    Csgld,
+    Csghmc,
+    DpfLin,
+    Sm,
+    Dsr,
+    Rank1,
+}
+
+impl MethodKind {
+    /// Its name in a configuration.
+    pub fn name(self) -> &'static str {
+        match self {
+            MethodKind::EmMcmc => "em-mcmc",
+            MethodKind::Sghmc => "sghmc",
+            MethodKind::CvAdam => "cv-adam",
+            MethodKind::Sgd => "sgd",
+            MethodKind::Csgld => "csgld",
+            MethodKind::Csghmc => "csghmc",
+            MethodKind::DpfLin => "dpf-lin",
+            MethodKind::Sm => "sm",
+            MethodKind::Dsr => "dsr",
+            MethodKind::Rank1 => "rank1",
+        }
+    }
+
+    /// Whether it keeps a given number of single weights alive, which `prune.target` says.
+    pub fn is_sparse(self) -> bool {
+        matches!(self, MethodKind::DpfLin | MethodKind::Sm | MethodKind::Dsr)
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "see `keys.rs`")]
+pub struct PriorConfig {
+    pub weight_decay: f64,
+    pub spike_decay: f64,
+    pub group: Grouping,
+    pub soft_threshold: Option<f64>,
+    pub spike_probability: Option<f64>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "see `keys.rs`")]
+pub struct PruneConfig {
+    pub regrow: bool,
+    pub rule: Rule,
+    pub hard_threshold: Option<f64>,
+    pub target: Option<f64>,
+    pub rate: f64,
+    pub dense_layers: Vec<String>,
+    pub keep_norm: bool,
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub multiple: usize,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub work_exponent: f64,
+    pub shrink: Shrinking,
+    pub warm_up_epochs: usize,
+    pub freeze_after_epochs: Option<usize>,
+    pub freeze_after_cycles: Option<usize>,
+    #[serde(default, skip_serializing_if = "AfterFreeze::is_em")]
+    pub after_freeze: AfterFreeze,
+    pub cadence: Cadence,
+}
+
+// Keys that came later are left out of a file where they have their default, so that older runs stay readable.
+
+fn one() -> usize {
+    1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "what serde calls")]
+fn is_one(multiple: &usize) -> bool {
+    *multiple == 1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "what serde calls")]
+fn is_zero(exponent: &f64) -> bool {
+    *exponent == 0.0
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "see `keys.rs`")]
+pub struct ScheduleConfigs {
+    pub step_size: ScheduleConfig,
+    pub temperature: ScheduleConfig,
+    pub eta: ScheduleConfig,
+    pub weight_decay: ScheduleConfig,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "see `keys.rs`")]
+pub struct ScheduleConfig {
+    pub value: ScheduleValue,
+    pub shape: ShapeName,
+    pub cycles: usize,
+    pub factor: f64,
+    pub at_epochs: Vec<usize>,
+    pub warm_up_epochs: f64,
+}
+
+/// A number, or a word that depends on the number of training rows.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum ScheduleValue {
+    /// As it stands.
+    Number(f64),
+    /// `1/sqrt(N)` or `1/N`.
+    Word(String),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[expect(missing_docs, reason = "see `keys.rs`")]
+pub enum ShapeName {
+    Constant,
+    Cyclical,
+    Steps,
+}
+
+impl ScheduleConfig {
+    /// The schedule for `n` training rows.
+    pub fn schedule(&self, n: usize) -> Schedule {
+        let value = match &self.value {
+            ScheduleValue::Number(v) => *v,
+            ScheduleValue::Word(word) if word == "1/N" => 1.0 / n as f64,
+            ScheduleValue::Word(_) => 1.0 / (n as f64).sqrt(),
+        };
+        let shape = match self.shape {
+            ShapeName::Constant => Shape::Constant,
+            ShapeName::Cyclical => Shape::Cyclical { cycles: self.cycles },
+            ShapeName::Steps => {
+                Shape::Steps { factor: self.factor, at_epochs: self.at_epochs.clone() }
+            }
+        };
+        Schedule { value, shape, warm_up_epochs: self.warm_up_epochs }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "see `keys.rs`")]
+pub struct TrainConfig {
+    pub epochs: usize,
+    pub batch: usize,
+    pub samples_per_cycle: usize,
+    pub members: Members,
+    pub record_every_epochs: Option<usize>,
+    pub evaluate_every_epochs: usize,
+    pub precision: PrecisionName,
+    #[serde(default)]
+    pub trace: Vec<String>,
+    pub freeze_below: Option<f64>,
+    pub freeze_layer_share: Option<f64>,
+    pub checkpoint_seconds: f64,
+    pub checkpoint_steps: Option<u64>,
+}
+
+/// Which samples are averaged.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "see `keys.rs`")]
+pub struct PosteriorConfig {
+    pub burn_in: Option<f64>,
+    pub thin: Option<usize>,
+}
+
+impl PosteriorConfig {
+    /// Whether all is left to the defaults.
+    pub(super) fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// What a posterior is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[expect(missing_docs, reason = "see `keys.rs`")]
+pub enum Members {
+    Snapshots,
+    Last,
+}
+
+/// The arithmetic on a GPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[expect(missing_docs, reason = "see `keys.rs`")]
+pub enum PrecisionName {
+    Bf16,
+    Tf32,
+    F32,
+}
+
+impl From<PrecisionName> for Precision {
+    fn from(name: PrecisionName) -> Self {
+        match name {
+            PrecisionName::Bf16 => Precision::Bf16,
+            PrecisionName::Tf32 => Precision::Tf32,
+            PrecisionName::F32 => Precision::F32,
+        }
+    }
+}

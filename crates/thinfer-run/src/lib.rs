@@ -1,0 +1,12 @@
+//! Runs of thinfer: a configuration becomes data, networks and chains in a folder, and a folder
+//! becomes scores and predictions.
+
+pub mod config;
+pub mod evaluate;
+pub mod experiment;
+pub mod images;
+pub mod predict;
+pub mod registry;
+pub mod run;
+
+pub use thinfer_data::{Error, Result};

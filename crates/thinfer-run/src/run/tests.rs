@@ -1,0 +1,220 @@
+//! Runs in folders: what is kept, refused, restored and noticed.
+
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::sync::atomic::Ordering;
+
+use tempfile::TempDir;
+use thinfer_core::train::{Record, checkpoint_path};
+
+use super::*;
+
+fn config(more: &[&str]) -> Config {
+    let small = ["data.columns=5", "data.train_rows=60", "data.validation_rows=10"];
+    let rest = ["data.test_rows=10", "model.hidden=[3]", "train.epochs=6"];
+    let all = small.iter().chain(&rest).chain(more).map(|set| (*set).to_owned());
+    Config::parse("", &all.collect::<Vec<_>>()).unwrap()
+}
+
+/// Notes what it is told, and does something when a run is about to begin.
+#[derive(Default)]
+struct Witness<'a> {
+    told: Mutex<Vec<String>>,
+    at_begin: Option<Box<dyn Fn() + Sync + 'a>>,
+}
+
+impl Observer for Witness<'_> {
+    fn progress(&self, _: u32, _: u64, _: u64, _: Option<&Record>) {}
+
+    fn notice(&self, text: &str) {
+        self.told.lock().unwrap().push(text.to_owned());
+    }
+}
+
+impl RunObserver for Witness<'_> {
+    fn begins(&self, _: &RunInfo, _: u64) {
+        if let Some(act) = &self.at_begin {
+            act();
+        }
+    }
+}
+
+fn trained(
+    config: &Config,
+    folder: &Path,
+    mode: Mode,
+    observer: &dyn RunObserver,
+) -> Result<Trained> {
+    let stop = AtomicBool::new(false);
+    let control = Control { stop: &stop, observer, device: Device::Cpu, device_name: "cpu" };
+    train(config, folder, mode, &control)
+}
+
+fn place() -> (TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let run = folder.path().join("run");
+    (folder, run)
+}
+
+fn last_sample(run: &Path) -> Vec<u8> {
+    fs::read(run.join("chain-0/snapshot-000005.safetensors")).unwrap()
+}
+
+/// Another program trains in the folder while this one loads its data.
+#[test]
+fn a_run_that_was_finished_in_the_meantime_is_not_replaced() {
+    let (_folder, run) = place();
+    let (ours, theirs) = (config(&["seed=1"]), config(&["seed=2"]));
+    for mode in [Mode::New, Mode::Resume] {
+        let _ = fs::remove_dir_all(&run);
+        let kept = Mutex::new(Vec::new());
+        let other = || {
+            trained(&theirs, &run, Mode::New, &Silent).unwrap();
+            *kept.lock().unwrap() = last_sample(&run);
+        };
+        let witness = Witness { at_begin: Some(Box::new(other)), ..Witness::default() };
+        let error = trained(&ours, &run, mode, &witness).map(drop).unwrap_err();
+        match mode {
+            Mode::New => assert!(matches!(error, Error::RunExists(_)), "{error}"),
+            _ => assert!(error.to_string().contains("was started with 2"), "{error}"),
+        }
+        drop(witness);
+        assert_eq!(last_sample(&run), *kept.lock().unwrap());
+        assert_eq!(read_info(&run, &Silent).unwrap().config.seed, 2);
+    }
+    // The same run, finished by the other program, is gone on with.
+    fs::remove_dir_all(&run).unwrap();
+    let other = || drop(trained(&ours, &run, Mode::New, &Silent).unwrap());
+    let witness = Witness { at_begin: Some(Box::new(other)), ..Witness::default() };
+    assert_eq!(trained(&ours, &run, Mode::Resume, &witness).unwrap().results().len(), 1);
+}
+
+#[cfg(unix)]
+#[test]
+fn a_run_holds_its_folder_while_it_trains_and_until_it_is_let_go() {
+    let (_folder, run) = place();
+    let config = config(&[]);
+    fs::create_dir(&run).unwrap();
+    let held = claim(&run).unwrap();
+    for mode in [Mode::New, Mode::Resume] {
+        let error = trained(&config, &run, mode, &Silent).map(drop).unwrap_err().to_string();
+        assert!(error.contains("is at work in this folder"), "{error}");
+    }
+    assert_eq!(fs::read_dir(&run).unwrap().count(), 0, "nothing was written");
+    drop(held);
+    let stop = AtomicBool::new(false);
+    let control =
+        Control { stop: &stop, observer: &Silent, device: Device::Cpu, device_name: "cpu" };
+    let (_, held) = train_and_hold(&config, &run, Mode::New, &control, 1).unwrap();
+    assert!(claim(&run).is_err());
+    drop(held);
+    assert!(claim(&run).is_ok());
+}
+
+#[test]
+fn a_run_that_was_killed_before_its_first_file_can_begin_again() {
+    for mode in [Mode::New, Mode::Resume, Mode::Force] {
+        // As versions before left it, and as this one does.
+        for left in ["run.json.partial", "run.json.a1B2c3.partial"] {
+            let (_folder, run) = place();
+            fs::create_dir(&run).unwrap();
+            fs::write(run.join(left), "{").unwrap();
+            trained(&config(&[]), &run, mode, &Silent).unwrap();
+            assert!(!run.join(left).exists(), "{mode:?} {left}");
+        }
+    }
+    let (_folder, run) = place();
+    fs::create_dir(&run).unwrap();
+    for mine in ["config.toml", "thesis.partial"] {
+        fs::write(run.join(mine), "mine").unwrap();
+        for mode in [Mode::New, Mode::Resume, Mode::Force] {
+            let error = trained(&config(&[]), &run, mode, &Silent).map(drop).unwrap_err();
+            assert!(error.to_string().contains("not empty and holds no run"), "{error}");
+        }
+        assert_eq!(fs::read(run.join(mine)).unwrap(), b"mine");
+        fs::remove_file(run.join(mine)).unwrap();
+    }
+}
+
+#[test]
+fn what_a_killed_run_was_writing_is_removed_when_it_goes_on() {
+    let (_folder, run) = place();
+    trained(&config(&[]), &run, Mode::New, &Silent).unwrap();
+    let left = ["history.csv.x.partial", "chain-0/checkpoint.y.partial", "chain-0/checkpoint.next"];
+    let mine = ["posterior.onnx.z.partial", "chain-0/notes.partial"];
+    left.iter().chain(&mine).for_each(|name| fs::write(run.join(name), "half").unwrap());
+    trained(&config(&[]), &run, Mode::Resume, &Silent).unwrap();
+    assert!(left.iter().all(|name| !run.join(name).exists()));
+    assert!(mine.iter().all(|name| run.join(name).exists()));
+}
+
+#[test]
+fn settings_that_were_not_written_yet_are_written_when_the_run_goes_on() {
+    let (_folder, run) = place();
+    trained(&config(&[]), &run, Mode::New, &Silent).unwrap();
+    let written = fs::read(run.join("config.toml")).unwrap();
+    fs::remove_file(run.join("config.toml")).unwrap();
+    trained(&config(&[]), &run, Mode::Resume, &Silent).unwrap();
+    assert_eq!(fs::read(run.join("config.toml")).unwrap(), written);
+}
+
+#[test]
+fn every_changed_byte_of_a_run_is_refused_or_of_no_effect() {
+    let (_folder, run) = place();
+    trained(&config(&[]), &run, Mode::New, &Silent).unwrap();
+    let (path, info) = (run.join("run.json"), read_info(&run, &Silent).unwrap());
+    let whole = fs::read(&path).unwrap();
+    let mut refused = 0;
+    for at in 0..whole.len() {
+        // Another digit, another letter, and something that is no text.
+        for flip in [0x01, 0x10, 0x80] {
+            let mut bytes = whole.clone();
+            bytes[at] ^= flip;
+            fs::write(&path, &bytes).unwrap();
+            match read_info(&run, &Silent) {
+                Ok(found) => assert!(found == info, "byte {at} ^ {flip:#x} changed the run"),
+                Err(error) => {
+                    assert!(error.to_string().contains("run.json"), "{error}");
+                    refused += 1;
+                }
+            }
+        }
+    }
+    // Only the word `checksum` is no content.
+    assert!(refused > 3 * (whole.len() - 20), "{refused} of {}", 3 * whole.len());
+}
+
+#[test]
+fn a_run_of_an_older_version_is_read_with_a_notice() {
+    let (_folder, run) = place();
+    let config = config(&[]);
+    trained(&config, &run, Mode::New, &Silent).unwrap();
+    let witness = Witness::default();
+    let info = read_info(&run, &witness).unwrap();
+    assert!(witness.told.lock().unwrap().is_empty());
+    fs::write(run.join("run.json"), serde_json::to_vec_pretty(&info).unwrap()).unwrap();
+    assert_eq!(read_info(&run, &witness).unwrap(), info);
+    assert!(witness.told.lock().unwrap()[0].contains("run.json has no checksum"));
+    trained(&config, &run, Mode::Resume, &witness).unwrap();
+    assert_eq!(witness.told.lock().unwrap().len(), 2, "told once a command");
+}
+
+/// The first checkpoint is far away when the user stops the run.
+#[test]
+fn a_stopped_run_has_a_checkpoint_however_rarely_they_are_written() {
+    let (_folder, run) = place();
+    let config = config(&["train.checkpoint_seconds=1e6", "chains=2"]);
+    let stop = AtomicBool::new(false);
+    let asks = || stop.store(true, Ordering::Relaxed);
+    let witness = Witness { at_begin: Some(Box::new(asks)), ..Witness::default() };
+    let control =
+        Control { stop: &stop, observer: &witness, device: Device::Cpu, device_name: "cpu" };
+    let error = train(&config, &run, Mode::New, &control).map(drop).unwrap_err();
+    assert!(matches!(error, Error::Interrupted(_)), "{error}");
+    assert!(checkpoint_path(&run, 0).is_file() || checkpoint_path(&run, 1).is_file());
+    open_results(&run, &Silent).unwrap();
+    trained(&config, &run, Mode::Resume, &Silent).unwrap();
+    let (_other, whole) = place();
+    trained(&config, &whole, Mode::New, &Silent).unwrap();
+    assert_eq!(last_sample(&run), last_sample(&whole));
+}

@@ -1,0 +1,142 @@
+//! Several runs on the same data beside each other: what each is worth, and which of them no other one
+//! beats.
+//!
+//! Only what runs say of themselves is read, so neither data nor samples have to be there still; a
+//! finished run that was never evaluated is evaluated.
+
+mod entry;
+mod front;
+
+use std::path::PathBuf;
+
+use serde::Serialize;
+use thinfer_core::device::Device;
+use thinfer_core::train::Observer;
+use thinfer_data::{Error, Result};
+use thinfer_run::config::DataKind;
+use thinfer_run::run::{Inputs, RunInfo, read_info};
+
+pub use entry::{Entry, Evaluated};
+pub use front::{Axis, front};
+
+/// What runs predict.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Subject {
+    /// The classes of images.
+    Images,
+    /// The classes of rows.
+    Classes,
+    /// Numbers.
+    Numbers,
+}
+
+/// Several runs.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Comparison {
+    /// The data, as a configuration names it.
+    pub data: String,
+    /// What is predicted; `null` where no run is finished and it cannot be told.
+    pub subject: Option<Subject>,
+    /// The runs, in the order in which they were given.
+    pub runs: Vec<Entry>,
+    /// The numbers, from 0, of the runs that no other one beats in both score and sparsity.
+    pub front: Vec<usize>,
+}
+
+impl Comparison {
+    /// Whether the score is an error, of which less is better.
+    pub fn is_error(&self) -> bool {
+        self.subject == Some(Subject::Numbers)
+    }
+
+    /// The numbers of the runs that no other one beats in a score and in something else; runs that
+    /// lack one of them are left out.
+    pub fn front_of(
+        &self,
+        x: (Axis, fn(&Entry) -> Option<f64>),
+        y: (Axis, fn(&Entry) -> Option<f64>),
+    ) -> Vec<usize> {
+        let both = |entry: &Entry| Some((x.1(entry)?, y.1(entry)?));
+        let numbers: Vec<usize> =
+            (0..self.runs.len()).filter(|&at| both(&self.runs[at]).is_some()).collect();
+        let points: Vec<(f64, f64)> =
+            numbers.iter().filter_map(|&at| both(&self.runs[at])).collect();
+        front(&points, x.0, y.0).into_iter().map(|at| numbers[at]).collect()
+    }
+
+    /// What a score is and which way is better.
+    pub fn score(&self) -> (Axis, fn(&Entry) -> Option<f64>) {
+        if self.is_error() {
+            (Axis::LessIsBetter, |entry| entry.evaluated.as_ref()?.mse)
+        } else {
+            (Axis::MoreIsBetter, |entry| entry.evaluated.as_ref()?.accuracy)
+        }
+    }
+}
+
+/// Puts runs beside each other. Those that predict images and were not evaluated yet compute on
+/// `device`.
+pub fn compare(folders: &[PathBuf], device: Device, observer: &dyn Observer) -> Result<Comparison> {
+    let infos =
+        folders.iter().map(|folder| read_info(folder, observer)).collect::<Result<Vec<_>>>()?;
+    let Some(first) = infos.first() else {
+        return Err(Error::config("RUN", "is missing; give the folders of the runs to compare"));
+    };
+    for (folder, info) in folders.iter().zip(&infos).skip(1) {
+        if let Some(difference) = difference(first, info) {
+            let problem = format!(
+                "{difference} than {}; only runs on the same data can be compared",
+                folders[0].display()
+            );
+            return Err(Error::store(folder, problem));
+        }
+    }
+    let mut runs = Vec::with_capacity(folders.len());
+    for (folder, info) in folders.iter().zip(&infos) {
+        runs.push(Entry::read(folder, info, device, observer)?);
+    }
+    let regression = runs.iter().find_map(|run| Some(run.evaluated.as_ref()?.mse.is_some()));
+    let subject = match (&first.inputs, regression) {
+        (Inputs::Images(_), _) => Some(Subject::Images),
+        (Inputs::Table(_), Some(true)) => Some(Subject::Numbers),
+        (Inputs::Table(_), Some(false)) => Some(Subject::Classes),
+        (Inputs::Table(_), None) => None,
+    };
+    let data = first.config.data.kind.name().to_owned();
+    let mut comparison = Comparison { data, subject, runs, front: Vec::new() };
+    let sparsity: fn(&Entry) -> Option<f64> = |entry| Some(entry.evaluated.as_ref()?.sparsity);
+    comparison.front = comparison.front_of((Axis::MoreIsBetter, sparsity), comparison.score());
+    Ok(comparison)
+}
+
+/// How the data of two runs differ, if they do.
+fn difference(one: &RunInfo, other: &RunInfo) -> Option<String> {
+    match (&one.inputs, &other.inputs) {
+        (Inputs::Images(_), Inputs::Images(_)) | (Inputs::Table(_), Inputs::Table(_)) => {}
+        (_, Inputs::Images(_)) => return Some("is about images, another task".to_owned()),
+        (_, Inputs::Table(_)) => return Some("is about a table, another task".to_owned()),
+    }
+    let (kind, wanted) = (other.config.data.kind, one.config.data.kind);
+    if kind != wanted {
+        let (kind, wanted) = (kind.name(), wanted.name());
+        return Some(format!("was trained on {kind} and not on {wanted}, so on other data"));
+    }
+    if one.network.output_len() != other.network.output_len() {
+        return Some("predicts something else".to_owned());
+    }
+    if (one.data_fingerprint, one.rows.2) == (other.data_fingerprint, other.rows.2) {
+        return None;
+    }
+    // What is generated follows the seed of the run unless it has its own.
+    let generated = kind.example().is_some() || kind == DataKind::Shapes;
+    Some(if generated && one.config.data_seed() != other.config.data_seed() {
+        "has generated data of another seed (--set data.seed=1 gives all runs the same), so other data"
+            .to_owned()
+    } else {
+        "was trained or tested on other rows, so on other data".to_owned()
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,116 @@
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+
+use thinfer_core::train::Silent;
+use thinfer_run::config::Config;
+use thinfer_run::run::{Control, Mode, Trained, remove_samples, train, write_json};
+
+use super::*;
+
+const TABLE: &[&str] = &[
+    "data.columns=8",
+    "data.train_rows=200",
+    "data.test_rows=50",
+    "train.epochs=12",
+    "prune.warm_up_epochs=2",
+    "schedule.step_size.cycles=2",
+    "data.seed=1",
+];
+const SHAPES: &[&str] = &[
+    "data.kind=shapes",
+    "data.train_rows=64",
+    "data.test_rows=20",
+    "model.name=lenet",
+    "train.epochs=3",
+    "train.batch=32",
+    "schedule.step_size.value=0.01",
+    "schedule.step_size.cycles=1",
+    "prune.warm_up_epochs=0",
+];
+
+fn trained(folder: &Path, settings: &[&str], more: &[&str]) -> Trained {
+    let all: Vec<String> = settings.iter().chain(more).map(|s| (*s).to_owned()).collect();
+    let config = Config::parse("", &all).unwrap();
+    let stop = AtomicBool::new(false);
+    let control =
+        Control { stop: &stop, observer: &Silent, device: Device::Cpu, device_name: "cpu" };
+    train(&config, folder, Mode::New, &control).unwrap()
+}
+
+fn compared(folders: &[&Path]) -> Result<Comparison> {
+    let folders: Vec<PathBuf> = folders.iter().map(|folder| (*folder).to_owned()).collect();
+    compare(&folders, Device::Cpu, &Silent)
+}
+
+#[test]
+fn runs_on_one_table_are_compared_with_or_without_their_samples() {
+    let folder = tempfile::tempdir().unwrap();
+    let [dfp, sgd] = ["dfp", "sgd"].map(|name| folder.path().join(name));
+    let run = trained(&dfp, TABLE, &[]).table().unwrap();
+    trained(&sgd, TABLE, &["method.kind=sgd", "seed=2"]);
+    let all = compared(&[&dfp, &sgd]).unwrap();
+    assert_eq!((all.subject, all.is_error()), (Some(Subject::Numbers), true));
+    let [first, second] = &all.runs[..] else { panic!("two runs") };
+    assert_eq!([first.method.as_str(), second.method.as_str()], ["em-mcmc, DFP", "sgd"]);
+    let weights = run.info.network.params().len();
+    assert_eq!([first.memory_bytes, second.memory_bytes], [13 * weights, 9 * weights]);
+    let found = run.evaluate().unwrap();
+    let scores = first.evaluated.as_ref().unwrap();
+    assert_eq!((scores.mse, scores.coverage90), (found.posterior.mse, found.posterior.coverage90));
+    assert_eq!(scores.selected, Some(found.selected.len()));
+    assert_eq!(scores.fndr, found.selection.map(|s| s.fndr));
+    assert!(first.finished && first.seconds.is_some() && !all.front.is_empty());
+
+    // An evaluation that is kept is enough.
+    write_json(&dfp.join("evaluation.json"), &found).unwrap();
+    remove_samples(&dfp).unwrap();
+    assert_eq!(compared(&[&dfp, &sgd]).unwrap(), all);
+    remove_samples(&sgd).unwrap();
+    let without = compared(&[&dfp, &sgd]).unwrap();
+    assert!(!without.runs[1].finished && without.runs[1].evaluated.is_none());
+    assert_eq!((without.runs[1].epochs_done, without.front), (12, vec![0]));
+}
+
+#[test]
+fn images_are_compared_and_unfinished_runs_are_shown_as_such() {
+    let folder = tempfile::tempdir().unwrap();
+    let [whole, cut] = ["whole", "cut"].map(|name| folder.path().join(name));
+    trained(&whole, SHAPES, &["prune.target=0.5"]);
+    trained(&cut, SHAPES, &["method.kind=sgd"]);
+    std::fs::remove_file(cut.join("chain-0/snapshot-000002.safetensors")).unwrap();
+    std::fs::write(cut.join("chain-0/times.csv"), "epoch,seconds\n0,0.5\n1,0.25\n").unwrap();
+    let all = compared(&[&cut, &whole]).unwrap();
+    assert_eq!((all.subject, &all.front[..]), (Some(Subject::Images), &[1][..]));
+    assert_eq!((all.runs[0].finished, all.runs[0].epochs_done), (false, 2));
+    assert_eq!(all.runs[0].seconds, Some(0.75));
+    let found = all.runs[1].evaluated.as_ref().unwrap();
+    assert!((0.4..0.6).contains(&found.sparsity) && found.accuracy.is_some());
+    assert!(found.bytes.1 < found.bytes.0);
+    let page = crate::report::comparison::html(&all).unwrap();
+    assert!(page.contains("unfinished, 2 of 3 epochs"));
+}
+
+#[test]
+fn other_data_and_other_tasks_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = |name: &str, settings: &[&str], more: &[&str]| {
+        let path = folder.path().join(name);
+        trained(&path, settings, more);
+        path
+    };
+    let table = run("table", TABLE, &[]);
+    let images = run("images", SHAPES, &[]);
+    let seed = run("seed", TABLE, &["data.seed=2"]);
+    let other = run("other", TABLE, &["data.kind=example3"]);
+    for (path, part) in
+        [(&images, "another task"), (&seed, "data.seed=1"), (&other, "trained on example3")]
+    {
+        let error = compared(&[&table, path]).unwrap_err().to_string();
+        assert!(error.contains(part) && error.contains("same data"), "{error}");
+    }
+    let error = compared(&[&table, folder.path()]).unwrap_err().to_string();
+    assert!(error.contains("not a run folder"), "{error}");
+    std::fs::write(table.join("evaluation.json"), "{}").unwrap();
+    let error = compared(&[&table, &table]).unwrap_err().to_string();
+    assert!(error.contains("thinfer eval"), "{error}");
+}

@@ -1,0 +1,18 @@
+//! Studies with thinfer: variable selection, the tables and figures of the paper, comparisons,
+//! reports and exports; and whether a machine computes what it should, and how fast.
+
+pub mod bench;
+pub mod compare;
+pub mod export;
+#[doc(hidden)]
+pub mod fuzzing;
+pub mod linear;
+pub mod machine;
+pub mod report;
+pub mod reproduce;
+pub mod select;
+pub mod selectors;
+pub mod selftest;
+pub mod subnetwork;
+
+pub use thinfer_data::{Error, Result};

@@ -1,0 +1,362 @@
+//! Several runs as one HTML file: a table, and plots of what one thing costs in another.
+
+use thinfer_data::Result;
+use thinfer_data::table::human_bytes;
+
+use super::axis::Axis;
+use super::page::{
+    Key, count, document, element, escape, figure, figures, number_or_nothing, percent,
+    percent_or_nothing, plural, quantity, remark, section, table,
+};
+use super::plots::{Ink, Mark, Plot, SERIES};
+use crate::compare::{self, Comparison, Entry, Evaluated, Subject};
+
+/// A quantity of a run, where it is known.
+type Value = fn(&Entry) -> Option<f64>;
+
+/// The comparison as the text of an HTML file.
+pub fn html(comparison: &Comparison) -> Result<String> {
+    let title = format!("{}, {}", comparison.data, plural(comparison.runs.len(), "run"));
+    let head = element("h1", &escape(&title))
+        + &element("p class=\"summary\"", &escape(&sentence(comparison)));
+    let runs = section("runs", "Runs", &runs(comparison));
+    let costs = section("costs", "Size and cost", &costs(comparison));
+    let plots = section("trade-offs", "What one thing costs in another", &plots(comparison)?);
+    Ok(document(&format!("{title} \u{2013} thinfer"), &[head, runs, costs, plots].concat()))
+}
+
+fn sentence(comparison: &Comparison) -> String {
+    let finished = comparison.runs.iter().filter(|run| run.finished).count();
+    let unfinished = match comparison.runs.len() - finished {
+        0 => String::new(),
+        n => {
+            format!(" {} not finished and only listed.", if n == 1 { "One is" } else { "Some are" })
+        }
+    };
+    if comparison.front.is_empty() {
+        return format!("None of the runs can be compared yet.{unfinished}");
+    }
+    let mut front = comparison.front.clone();
+    front.sort_unstable();
+    let names: Vec<String> = front.iter().map(|at| (at + 1).to_string()).collect();
+    let score = if comparison.is_error() { "error" } else { "accuracy" };
+    let which = if names.len() == 1 { "run" } else { "runs" };
+    format!(
+        "Of {} no other one beats {which} {} in both {score} and sparsity.{unfinished}",
+        plural(finished, "finished run"),
+        names.join(", ")
+    )
+}
+
+/// What a run is called here: its number, and its folder as far as it takes to tell runs apart.
+fn name(comparison: &Comparison, at: usize) -> String {
+    let last = |run: &Entry| run.run.trim_end_matches(['/', '\\']).to_owned();
+    let short = |run: &Entry| last(run).rsplit(['/', '\\']).next().unwrap_or_default().to_owned();
+    let run = &comparison.runs[at];
+    let alike = comparison.runs.iter().filter(|other| short(other) == short(run)).count();
+    let folder = if alike == 1 { short(run) } else { last(run) };
+    format!("{}: {folder}", at + 1)
+}
+
+fn runs(comparison: &Comparison) -> String {
+    let numbers = comparison.subject == Some(Subject::Numbers);
+    let selects = comparison.subject.is_some_and(|subject| subject != Subject::Images);
+    let mut head = vec!["Run", "Method", "Samples"];
+    head.extend(if numbers {
+        &["MSE", "NLL", "In 90\u{a0}% interval"][..]
+    } else {
+        &["Accuracy", "NLL", "ECE", "Brier"]
+    });
+    if selects {
+        head.extend(["Selected", "FDR", "FNDR"]);
+    }
+    head.extend(["Pruned", "Front"]);
+    let row = |(at, run): (usize, &Entry)| -> Vec<String> {
+        let mut cells = vec![name(comparison, at), run.method.clone()];
+        let Some(found) = &run.evaluated else {
+            let (done, all) = (count(run.epochs_done), count(run.epochs));
+            cells.push(format!("unfinished, {done} of {all} epochs"));
+            return cells;
+        };
+        cells.push(count(found.samples));
+        if numbers {
+            cells.extend([
+                number_or_nothing(found.mse),
+                number_or_nothing(found.nll),
+                percent_or_nothing(found.coverage90),
+            ]);
+        } else {
+            cells.extend([
+                percent_or_nothing(found.accuracy),
+                number_or_nothing(found.nll),
+                number_or_nothing(found.ece),
+                number_or_nothing(found.brier),
+            ]);
+        }
+        if selects {
+            let selected = found.selected.map_or_else(|| "\u{2013}".to_owned(), count);
+            let [fdr, fndr] = [found.fdr, found.fndr].map(percent_or_nothing);
+            cells.extend([selected, fdr, fndr]);
+        }
+        let front = if comparison.front.contains(&at) { "yes" } else { "" };
+        cells.extend([percent(found.sparsity), front.to_owned()]);
+        cells
+    };
+    let rows: Vec<Vec<String>> = comparison.runs.iter().enumerate().map(row).collect();
+    table(&head, &rows)
+        + &remark(
+            "Scores are of the posterior, the average of the samples after the burn-in that share \
+             their chain's final mask, on the same test data. Pruned: of all parameters. Front: no other run is better \
+             in both the score and the sparsity.",
+        )
+}
+
+fn costs(comparison: &Comparison) -> String {
+    let head = ["Run", "Network", "Seed", "Multiply-adds", "Bytes", "Seconds", "Memory", "Device"];
+    let row = |(at, run): (usize, &Entry)| -> Vec<String> {
+        let left = |amounts: fn(&Evaluated) -> (f64, f64), show: fn(f64) -> String| {
+            run.evaluated.as_ref().map_or_else(
+                || "\u{2013}".to_owned(),
+                |found| {
+                    let (whole, left) = amounts(found);
+                    let of_all = if whole > 0.0 { left / whole } else { 1.0 };
+                    format!("{}, {}", show(left), percent(of_all))
+                },
+            )
+        };
+        vec![
+            name(comparison, at),
+            run.model.clone(),
+            run.seed.to_string(),
+            left(|found| found.multiply_adds, quantity),
+            left(|found| found.bytes, |bytes| human_bytes(bytes as u64)),
+            number_or_nothing(run.seconds),
+            human_bytes(run.memory_bytes as u64),
+            run.device.clone(),
+        ]
+    };
+    let rows: Vec<Vec<String>> = comparison.runs.iter().enumerate().map(row).collect();
+    let left = match comparison.subject {
+        Some(Subject::Images) => "of the smaller network without dead channels",
+        _ => "of the weights that are kept",
+    };
+    table(&head, &rows)
+        + &remark(&format!(
+            "Multiply-adds of a prediction and bytes: {left}, and their share of the whole network. \
+             Seconds: of all epochs with the evaluation after them. Memory: weights, state and masks \
+             that the method keeps while it trains, of all chains."
+        ))
+}
+
+/// One plot.
+struct Trade {
+    title: &'static str,
+    x: (compare::Axis, Value),
+    x_name: &'static str,
+    y: (compare::Axis, Value),
+    /// Whether y is a share.
+    y_share: bool,
+    about: &'static str,
+}
+
+fn plots(comparison: &Comparison) -> Result<String> {
+    use compare::Axis::{LessIsBetter, MoreIsBetter};
+    let sparsity: (compare::Axis, Value) =
+        (MoreIsBetter, |run| Some(run.evaluated.as_ref()?.sparsity));
+    let seconds: (compare::Axis, Value) = (LessIsBetter, |run| run.seconds);
+    let memory: (compare::Axis, Value) =
+        (LessIsBetter, |run| Some(run.memory_bytes as f64 / f64::from(1 << 20)));
+    let nll: (compare::Axis, Value) = (LessIsBetter, |run| run.evaluated.as_ref()?.nll);
+    let ece: (compare::Axis, Value) = (LessIsBetter, |run| run.evaluated.as_ref()?.ece);
+    let (score, pruned) = (comparison.score(), "share of all parameters pruned");
+    let names = if comparison.is_error() {
+        ["MSE against sparsity", "MSE against time", "MSE against memory"]
+    } else {
+        ["Accuracy against sparsity", "Accuracy against time", "Accuracy against memory"]
+    };
+    let trade = |title, x, x_name, y, y_share, about| Trade { title, x, x_name, y, y_share, about };
+    let shares = !comparison.is_error();
+    let devices: Vec<&str> = comparison.runs.iter().map(|run| run.device.as_str()).collect();
+    let mixed = devices.windows(2).any(|pair| pair[0] != pair[1]);
+    let time = if mixed { "The runs were computed on different devices." } else { "" };
+    let all = [
+        trade(names[0], sparsity, pruned, score, shares, ""),
+        trade("NLL against sparsity", sparsity, pruned, nll, false, ""),
+        trade("ECE against sparsity", sparsity, pruned, ece, true, ""),
+        trade(names[1], seconds, "seconds of training", score, shares, time),
+        trade(
+            names[2],
+            memory,
+            "MiB of weights, state and masks",
+            score,
+            shares,
+            "What the method keeps; activations are the same for all methods of one network.",
+        ),
+    ];
+    let drawn = all.iter().map(|trade| trade.figure(comparison)).collect::<Result<Vec<_>>>()?;
+    let drawn: Vec<String> = drawn.into_iter().flatten().collect();
+    let html = figures(&drawn);
+    Ok(html
+        + &remark(
+            "A dot is a run, with its number in the table. The line is the Pareto front: a run on it \
+             is not beaten by any other in both things at once.",
+        ))
+}
+
+impl Trade {
+    /// Nothing where no run has both.
+    fn figure(&self, comparison: &Comparison) -> Result<Option<String>> {
+        let point = |run: &Entry| Some((self.x.1(run)?, self.y.1(run)?));
+        let points: Vec<Option<(f64, f64)>> =
+            comparison.runs.iter().map(|run| point(run).filter(|_| run.finished)).collect();
+        let known: Vec<(f64, f64)> = points.iter().flatten().copied().collect();
+        if known.is_empty() {
+            return Ok(None);
+        }
+        let x = Axis::linear(known.iter().map(|p| p.0));
+        let mut y = Axis::linear(known.iter().map(|p| p.1));
+        if self.y_share {
+            y = Axis::between(y.low, y.high.min(1.0).max(y.low + 1e-3));
+        }
+        let mut plot = Plot::new(self.title, x, self.x_name, y);
+        // Room for the number of the last run.
+        plot.right = 34;
+        let front: Vec<(f64, f64)> =
+            comparison.front_of(self.x, self.y).into_iter().filter_map(|at| points[at]).collect();
+        plot.marks.push(Mark::line(&stairs(&front, self.x.0), Ink::Muted).with(1.5, 0.8));
+        let mut methods: Vec<&str> = Vec::new();
+        let mut keys = Vec::new();
+        for (at, run) in comparison.runs.iter().enumerate() {
+            let Some(place) = points[at] else { continue };
+            let number = methods.iter().position(|m| *m == run.method).unwrap_or_else(|| {
+                methods.push(&run.method);
+                methods.len() - 1
+            });
+            let ink = Ink::Series((number % usize::from(SERIES)) as u8);
+            if keys.len() < methods.len() {
+                keys.push(Key::new("dot", ink, run.method.clone()));
+            }
+            plot.marks.push(Mark::Dots { points: vec![place], ink, radius: 4.0 });
+            plot.marks.push(Mark::Text { at: place, text: (at + 1).to_string(), centred: false });
+        }
+        keys.push(Key::new("line", Ink::Muted, "Pareto front"));
+        let about = if methods.len() > usize::from(SERIES) {
+            format!("{} Methods share colours: see the numbers.", self.about)
+        } else {
+            self.about.to_owned()
+        };
+        figure(self.title, &plot, &keys, about.trim()).map(Some)
+    }
+}
+
+/// The front as stairs: between two of its runs there is nothing better than one of them.
+fn stairs(front: &[(f64, f64)], x: compare::Axis) -> Vec<(f64, f64)> {
+    let mut line: Vec<(f64, f64)> = Vec::new();
+    for &point in front {
+        if let Some(&last) = line.last() {
+            line.push(match x {
+                compare::Axis::MoreIsBetter => (last.0, point.1),
+                compare::Axis::LessIsBetter => (point.0, last.1),
+            });
+        }
+        line.push(point);
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::check_tags;
+    use super::*;
+
+    fn run(name: &str, method: &str, accuracy: f64, sparsity: f64) -> Entry {
+        Entry {
+            run: name.to_owned(),
+            method: method.to_owned(),
+            model: "lenet".to_owned(),
+            seed: 1,
+            chains: 1,
+            epochs: 20,
+            finished: true,
+            epochs_done: 20,
+            evaluated: Some(Evaluated {
+                samples: 3,
+                accuracy: Some(accuracy),
+                nll: Some(1.0 - accuracy),
+                ece: Some(0.02),
+                brier: Some(0.1),
+                sparsity,
+                multiply_adds: (1000.0, 1000.0 * (1.0 - sparsity)),
+                bytes: (4096.0, 4096.0 * (1.0 - sparsity)),
+                ..Evaluated::default()
+            }),
+            seconds: Some(60.0 * accuracy),
+            memory_bytes: 13 << 20,
+            device: "cpu".to_owned(),
+        }
+    }
+
+    fn comparison(runs: Vec<Entry>) -> Comparison {
+        let data = "shapes".to_owned();
+        let mut all = Comparison { data, subject: Some(Subject::Images), runs, front: Vec::new() };
+        let sparsity: Value = |run| Some(run.evaluated.as_ref()?.sparsity);
+        all.front = all.front_of((compare::Axis::MoreIsBetter, sparsity), all.score());
+        all
+    }
+
+    #[test]
+    fn a_page_has_the_table_the_plots_and_the_front() {
+        let mut unfinished = run("runs/<late>", "dsr", 0.9, 0.9);
+        (unfinished.finished, unfinished.epochs_done, unfinished.evaluated) = (false, 7, None);
+        let all = comparison(vec![
+            run("runs/sgd", "sgd", 0.95, 0.0),
+            run("runs/dfp", "em-mcmc, DFP", 0.94, 0.9),
+            run("runs/sm", "sm", 0.90, 0.9),
+            unfinished,
+        ]);
+        assert_eq!(all.front, [0, 1]);
+        let page = html(&all).unwrap();
+        check_tags(&page);
+        for part in [
+            "<h1>shapes, 4 runs</h1>",
+            "Of 3 finished runs no other one beats runs 1, 2 in both accuracy and sparsity",
+            "One is not finished",
+            "4: &lt;late&gt;",
+            "unfinished, 7 of 20 epochs",
+            "em-mcmc, DFP",
+            "409 bytes, 10",
+            "13.0 MiB",
+            "Accuracy against sparsity",
+            "NLL against sparsity",
+            "ECE against sparsity",
+            "Accuracy against time",
+            "Accuracy against memory",
+            "Pareto front",
+        ] {
+            assert!(page.contains(part), "`{part}` is missing");
+        }
+        assert!(!page.contains("NaN") && !page.contains("<late>"));
+    }
+
+    #[test]
+    fn runs_that_are_not_finished_have_a_page_without_plots() {
+        let mut only = run("runs/a", "sgd", 0.9, 0.0);
+        (only.finished, only.epochs_done, only.evaluated) = (false, 0, None);
+        let page = html(&comparison(vec![only])).unwrap();
+        check_tags(&page);
+        assert!(page.contains("None of the runs can be compared yet") && !page.contains("<svg"));
+    }
+
+    #[test]
+    fn the_front_has_steps_on_the_side_that_nothing_reaches() {
+        let front = [(0.0, 0.95), (0.9, 0.93)];
+        assert_eq!(
+            stairs(&front, compare::Axis::MoreIsBetter),
+            [(0.0, 0.95), (0.0, 0.93), (0.9, 0.93)]
+        );
+        assert_eq!(
+            stairs(&[(10.0, 0.8), (20.0, 0.9)], compare::Axis::LessIsBetter),
+            [(10.0, 0.8), (20.0, 0.8), (20.0, 0.9)]
+        );
+    }
+}

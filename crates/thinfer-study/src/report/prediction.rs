@@ -1,0 +1,271 @@
+//! Predictions against the truth on the test rows.
+
+use std::f64::consts::SQRT_2;
+
+use thinfer_core::metrics::{self, ReliabilityBin};
+use thinfer_core::posterior::Predictive;
+use thinfer_data::Result;
+use thinfer_data::table::Target;
+use thinfer_run::evaluate::{LEVEL, reliability};
+use thinfer_run::run::Run;
+
+use super::axis::Axis;
+use super::page::{
+    Key, count, element, escape, figure, figures, level, paragraph, plural, remark, section,
+    table_head,
+};
+use super::plots::{Ink, Mark, Plot};
+
+/// Rows in the plot of intervals, at most.
+const MOST_ROWS: usize = 200;
+/// Classes in a confusion matrix that is a table, at most.
+pub(super) const MOST_CLASSES: usize = 12;
+/// Levels of the calibration plot.
+const LEVELS: [f64; 10] = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95];
+/// Half the width, in standard deviations, of the band that chance explains.
+const CHANCE: f64 = 1.96;
+
+/// The section about predictions.
+pub(super) fn section_of(run: &Run) -> Result<String> {
+    let posterior = run.posterior();
+    let rows = run.data.test.rows();
+    let html = if posterior.members.is_empty() {
+        paragraph("The run has no samples yet, so there is nothing to predict with.")
+    } else if rows == 0 || !run.data.test.has_targets() {
+        paragraph("There are no test rows to compare with.")
+    } else {
+        match posterior.predict(&run.data.test)? {
+            Predictive::Regression { means, sigmas } => regression(run, &means, &sigmas)?,
+            predictive @ Predictive::Classes { .. } => classification(run, &predictive)?,
+        }
+    };
+    Ok(section("prediction", "Predictions on the test rows", &html))
+}
+
+fn regression(run: &Run, means: &[Vec<f64>], sigmas: &[f64]) -> Result<String> {
+    let intervals = intervals(run, means, sigmas)?;
+    let truth: Vec<f64> = run.data.test.targets().iter().map(|y| f64::from(*y)).collect();
+    let below: Vec<f64> = (0..truth.len())
+        .map(|row| {
+            let cdf =
+                |(m, s): (&Vec<f64>, &f64)| 0.5 * metrics::erfc((m[row] - truth[row]) / s / SQRT_2);
+            means.iter().zip(sigmas).map(cdf).sum::<f64>() / means.len() as f64
+        })
+        .collect();
+    Ok(figures(&[intervals, calibration(&below)?]))
+}
+
+/// Intervals, means and truth of some rows, sorted by mean, in the user's units.
+fn intervals(run: &Run, means: &[Vec<f64>], sigmas: &[f64]) -> Result<String> {
+    let (shift, scale) = run.data.schema.target_scale();
+    let own = |v: f64| shift + scale * v;
+    let rows = run.data.test.rows();
+    let whole = Predictive::Regression { means: means.to_vec(), sigmas: sigmas.to_vec() };
+    let mean = whole.mean();
+    let mut order: Vec<usize> = (0..rows).collect();
+    order.sort_by(|a, b| mean[*a].total_cmp(&mean[*b]));
+    let shown = rows.min(MOST_ROWS);
+    let picked: Vec<usize> = (0..shown).map(|i| order[i * rows / shown]).collect();
+    let part = Predictive::Regression {
+        means: means.iter().map(|m| picked.iter().map(|&row| m[row]).collect()).collect(),
+        sigmas: sigmas.to_vec(),
+    };
+    let (lower, upper) = part.interval(LEVEL).unwrap_or_default();
+
+    let x = |i: usize| i as f64 + 1.0;
+    let (mut band, mut line) = (Vec::new(), Vec::new());
+    let (mut inside, mut outside) = (Vec::new(), Vec::new());
+    for (i, &row) in picked.iter().enumerate() {
+        let truth = f64::from(run.data.test.targets()[row]);
+        band.push((x(i), own(lower[i]), own(upper[i])));
+        line.push((x(i), own(mean[row])));
+        let covered = lower[i] <= truth && truth <= upper[i];
+        if covered { &mut inside } else { &mut outside }.push((x(i), own(truth)));
+    }
+    let heights = band.iter().flat_map(|b| [b.1, b.2]);
+    let heights = heights.chain(inside.iter().chain(&outside).chain(&line).map(|p| p.1));
+    let mut plot = Plot::new(
+        "Predictive intervals, means and true values of test rows",
+        Axis::whole(1.0, shown as f64),
+        "test rows, sorted by predicted mean",
+        Axis::linear(heights.collect::<Vec<_>>()),
+    );
+    let summary = format!(
+        "{} of {} shown lie outside; a {} interval leaves out {} of them on average.",
+        count(outside.len()),
+        plural(shown, "row"),
+        level(LEVEL),
+        level(1.0 - LEVEL)
+    );
+    plot.marks = vec![
+        Mark::Band { points: band, ink: Ink::Series(0), opacity: 0.2 },
+        Mark::line(&line, Ink::Series(0)),
+        Mark::Dots { points: inside, ink: Ink::Text, radius: 1.5 },
+        Mark::Dots { points: outside, ink: Ink::Series(1), radius: 2.5 },
+    ];
+    let keys = [
+        Key::new("area", Ink::Series(0), format!("{} interval", level(LEVEL))),
+        Key::new("line", Ink::Series(0), "predicted mean"),
+        Key::new("dot", Ink::Text, "true value"),
+        Key::new("dot", Ink::Series(1), "true value, outside"),
+    ];
+    let choice = if shown < rows {
+        format!("{} of {} rows, evenly by rank. ", count(shown), count(rows))
+    } else {
+        String::new()
+    };
+    let title = format!("{}, predicted and true", run.data.schema.target_name);
+    figure(&title, &plot, &keys, &(choice + &summary))
+}
+
+/// Nominal level against observed coverage. `below` is the predictive distribution function at
+/// each true value: it lies in the interval of level p exactly where |F − 1/2| ≤ p/2.
+fn calibration(below: &[f64]) -> Result<String> {
+    let known: Vec<f64> = below.iter().copied().filter(|f| f.is_finite()).collect();
+    let n = known.len().max(1) as f64;
+    let covered =
+        |level: f64| known.iter().filter(|f| (**f - 0.5).abs() <= level / 2.0).count() as f64 / n;
+    let points: Vec<(f64, f64)> = LEVELS.map(|level| (level, covered(level))).to_vec();
+    let mut plot = Plot::new(
+        "Nominal level of predictive intervals against observed coverage",
+        Axis::between(0.0, 1.0),
+        "nominal level",
+        Axis::between(0.0, 1.0),
+    )
+    .with_equal_axes();
+    let band = (0..=50).map(|i| f64::from(i) / 50.0).map(|p| {
+        let half = CHANCE * (p * (1.0 - p) / n).sqrt();
+        (p, (p - half).max(0.0), (p + half).min(1.0))
+    });
+    plot.marks = vec![
+        Mark::Band { points: band.collect(), ink: Ink::Muted, opacity: 0.2 },
+        Mark::line(&[(0.0, 0.0), (1.0, 1.0)], Ink::Muted).with(1.0, 1.0),
+        Mark::line(&points, Ink::Series(0)),
+        Mark::Dots { points, ink: Ink::Series(0), radius: 3.0 },
+    ];
+    let keys = [
+        Key::new("line", Ink::Series(0), "observed coverage"),
+        Key::new("area", Ink::Muted, "what chance explains (95\u{a0}%)"),
+    ];
+    let about = "Above the diagonal the intervals are too wide, below it too narrow.";
+    figure("Calibration of intervals", &plot, &keys, about)
+}
+
+fn classification(run: &Run, predictive: &Predictive) -> Result<String> {
+    let bins = reliability(predictive, &run.data.test);
+    let diagram = reliability_diagram(&bins)?;
+    let Predictive::Classes { classes, .. } = predictive else { return Ok(figures(&[diagram])) };
+    let matrix = metrics::confusion(&predictive.mean(), *classes, run.data.test.targets());
+    let levels: Vec<String> = match &run.data.schema.target {
+        Target::Classes { levels } => levels.clone(),
+        Target::Number { .. } => (0..*classes).map(|k| k.to_string()).collect(),
+    };
+    Ok(figures(&[diagram, confusion(&matrix, &levels)]))
+}
+
+/// Confidence against the share that is right, bin by bin.
+pub(super) fn reliability_diagram(bins: &[ReliabilityBin]) -> Result<String> {
+    let filled: Vec<&ReliabilityBin> = bins.iter().filter(|b| b.count > 0).collect();
+    let mut plot = Plot::new(
+        "Confidence of predictions against the share that is right",
+        Axis::between(0.0, 1.0),
+        "confidence: the probability of the most likely class",
+        Axis::between(0.0, 1.1),
+    )
+    .with_equal_axes();
+    // Room above 1 for the counts.
+    plot.y.labels.retain(|l| l.0 <= 1.0);
+    for bin in &filled {
+        let gap = 0.04 * (bin.upper - bin.lower);
+        let (from, to) = ((bin.lower + gap, 0.0), (bin.upper - gap, bin.accuracy));
+        plot.marks.push(Mark::Bar { from, to, ink: Ink::Series(0), opacity: 0.45 });
+        let at = (0.5 * (bin.lower + bin.upper), 1.05);
+        plot.marks.push(Mark::Text { at, text: compact(bin.count), centred: true });
+    }
+    plot.marks.push(Mark::line(&[(0.0, 0.0), (1.0, 1.0)], Ink::Muted).with(1.0, 1.0));
+    let points: Vec<(f64, f64)> = filled.iter().map(|b| (b.confidence, b.accuracy)).collect();
+    plot.marks.push(Mark::Dots { points, ink: Ink::Series(1), radius: 3.0 });
+    let keys = [
+        Key::new("area", Ink::Series(0), "share that is right"),
+        Key::new("dot", Ink::Series(1), "at the mean confidence of the bin"),
+    ];
+    let about = "Numbers at the top count the rows of each bin. Below the diagonal the network is \
+                  too sure, above it not sure enough.";
+    figure("Reliability", &plot, &keys, about)
+}
+
+/// A count in at most four characters.
+fn compact(n: usize) -> String {
+    match n {
+        0..1_000 => n.to_string(),
+        1_000..10_000 => format!("{:.1}k", n as f64 / 1e3),
+        10_000..1_000_000 => format!("{}k", n / 1_000),
+        _ => format!("{}M", n / 1_000_000),
+    }
+}
+
+/// Rows are the true classes, columns the predicted ones.
+pub(super) fn confusion(matrix: &[Vec<usize>], levels: &[String]) -> String {
+    let classes = matrix.len();
+    if classes > MOST_CLASSES {
+        let text = format!("The confusion matrix of {} classes is left out.", count(classes));
+        return element("div", &paragraph(&text));
+    }
+    let name = |k: usize| levels.get(k).map_or_else(|| k.to_string(), Clone::clone);
+    let head: Vec<String> =
+        ["true \\ predicted".to_owned()].into_iter().chain((0..classes).map(name)).collect();
+    let row = |(truth, counts): (usize, &Vec<usize>)| {
+        let total = counts.iter().sum::<usize>().max(1) as f64;
+        let cell = |(guess, n): (usize, &usize)| {
+            let ink = Ink::Series(u8::from(guess != truth)).variable();
+            let strength = 50.0 * *n as f64 / total;
+            let shade = format!("color-mix(in srgb, {ink} {strength:.0}%, transparent)");
+            element(&format!("td style=\"background: {shade}\""), &count(*n))
+        };
+        let cells: Vec<String> = counts.iter().enumerate().map(cell).collect();
+        element("tr", &(element("th scope=\"row\"", &escape(&name(truth))) + &cells.concat()))
+    };
+    let rows: Vec<String> = matrix.iter().enumerate().map(row).collect();
+    let body = table_head(&head) + &element("tbody", &rows.concat());
+    let parts = [
+        element("b", "Confusion matrix"),
+        element("div class=\"wide\"", &element("table class=\"confusion\"", &body)),
+        remark("The stronger the colour, the larger the share of its row."),
+    ];
+    element("div", &parts.concat())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_are_short() {
+        let all = [0, 999, 1_234, 9_949, 12_345, 999_999, 5_000_000].map(compact);
+        assert_eq!(all, ["0", "999", "1.2k", "9.9k", "12k", "999k", "5M"]);
+    }
+
+    #[test]
+    fn a_confusion_matrix_escapes_its_classes() {
+        let levels = ["<b>a</b>".to_owned(), "c&d".into(), "e".into()];
+        let html = confusion(&[vec![5, 0, 1], vec![0, 7, 0], vec![0, 0, 0]], &levels);
+        assert!(html.contains("&lt;b&gt;a&lt;/b&gt;") && html.contains("c&amp;d"), "{html}");
+        assert_eq!(html.matches("<td ").count(), 9);
+        assert!(confusion(&vec![vec![0; 13]; 13], &[]).contains("13 classes is left out"));
+    }
+
+    #[test]
+    fn plots_of_nothing_and_of_nan_are_drawn() {
+        assert!(calibration(&[]).unwrap().contains("</svg>"));
+        assert!(calibration(&[f64::NAN, 0.5]).unwrap().contains("</svg>"));
+        assert!(reliability_diagram(&[]).unwrap().contains("</svg>"));
+        let sure = ReliabilityBin {
+            lower: 14.0 / 15.0,
+            upper: 1.0,
+            confidence: 1.0,
+            accuracy: 1.0,
+            count: 2000,
+        };
+        assert!(reliability_diagram(&[sure]).unwrap().contains("2.0k"));
+    }
+}
