@@ -1,8 +1,9 @@
 //! What can be typed.
 
-use clap::{Args, Parser};
+use clap::Parser;
 
 use crate::commands::Command;
+use crate::context::Flags;
 
 /// Train a Bayesian neural network and prune it in the same run
 #[derive(Parser)]
@@ -24,17 +25,6 @@ pub(crate) struct Cli {
     pub(crate) flags: Flags,
     #[command(subcommand)]
     pub(crate) command: Command,
-}
-
-/// What every command takes.
-#[derive(Args, Clone, Copy)]
-pub(crate) struct Flags {
-    /// Only results, warnings and errors
-    #[arg(short, long, global = true, display_order = 100)]
-    pub(crate) quiet: bool,
-    /// Print the result as one JSON object
-    #[arg(long, global = true, display_order = 101)]
-    pub(crate) json: bool,
 }
 
 #[cfg(test)]

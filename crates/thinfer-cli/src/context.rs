@@ -6,8 +6,18 @@ use anyhow::bail;
 use serde_json::Value;
 use thinfer::train::{Observer, Record};
 
-use crate::cli::Flags;
 use crate::terminal;
+
+/// What every command takes.
+#[derive(clap::Args, Clone, Copy)]
+pub(crate) struct Flags {
+    /// Only results, warnings and errors
+    #[arg(short, long, global = true, display_order = 100)]
+    pub(crate) quiet: bool,
+    /// Print the result as one JSON object
+    #[arg(long, global = true, display_order = 101)]
+    pub(crate) json: bool,
+}
 
 /// How the program was asked to talk.
 pub(crate) struct Context {

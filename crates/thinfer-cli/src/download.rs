@@ -240,7 +240,7 @@ mod tests {
     use std::net::TcpListener;
 
     use super::*;
-    use crate::cli::Flags;
+    use crate::context::Flags;
 
     /// How a server answers.
     #[derive(Clone, Copy)]

@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
-use thinfer::data::table::human_bytes;
+use thinfer::data::memory::human_bytes;
 use thinfer::run::{RunInfo, RunObserver};
 use thinfer::train::{Observer, Record};
 

@@ -9,11 +9,9 @@ use thinfer_engine::noise::{Key, Stream};
 
 use super::hints::{could_be_classes, could_be_numbers, numbers_for_classes};
 use super::simulate::{Example, Part, Variant};
-use super::table::{
-    Encoding, Notes, ReadOptions, Table, Target, Task, available_memory, check_memory, infer_task,
-    learn_target,
-};
+use super::table::{Encoding, Notes, ReadOptions, Table, Target, Task, infer_task, learn_target};
 use crate::error::{Error, Result};
+use crate::memory::{available_memory, check_memory};
 use crate::settings::{DataConfig, TaskChoice};
 
 #[cfg(test)]

@@ -5,12 +5,14 @@
 //! crate above it needs: [`Error`], [`files`] and [`threads`].
 
 mod bundle;
+mod cgroup;
 mod error;
 pub mod files;
 #[doc(hidden)]
 pub mod fuzzed;
 mod hints;
 pub mod images;
+pub mod memory;
 mod settings;
 pub mod simulate;
 pub mod table;

@@ -4,8 +4,8 @@
 //! `gather.cu`, so neither the order of a batch nor the device changes it.
 
 use crate::error::EngineError;
-use crate::network::Shape;
 use crate::noise::{Key, Stream};
+use crate::shape::Shape;
 
 /// The kernels that make batches from a data set on the device: `gather_images` and `gather_table`.
 pub const CUDA_SOURCE: &str =

@@ -77,7 +77,7 @@ pub enum EngineError {
     )]
     DeviceMemory {
         /// Where the memory would go.
-        plan: crate::cuda::MemoryPlan,
+        plan: crate::device_memory::MemoryPlan,
         /// Bytes that are free.
         free: usize,
         /// The batch asked for.

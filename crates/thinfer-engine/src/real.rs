@@ -2,8 +2,10 @@ use std::fmt::Debug;
 use std::iter::Sum;
 use std::ops::{Add, AddAssign, Div, Mul, MulAssign, Neg, Sub};
 
+pub(crate) mod lanes;
+
+use self::lanes::{Lanes, Plain};
 use crate::elementary;
-use crate::ops::lanes::{Lanes, Plain};
 
 /// The two number types of the CPU operations: `f32` runs, `f64` checks gradients.
 pub(crate) trait Real:

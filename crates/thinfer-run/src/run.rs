@@ -19,7 +19,7 @@ use thinfer_core::train::{
 };
 use thinfer_data::files::{claim, sealed_json, write_whole};
 use thinfer_data::images::Broken;
-use thinfer_data::table::available_memory;
+use thinfer_data::memory::available_memory;
 use thinfer_data::{Bundle, ImageData, Schema};
 use thinfer_data::{Error, Result};
 use thinfer_engine::augment::Augment;

@@ -11,7 +11,7 @@ use thinfer_core::device::Device;
 use thinfer_core::methods::sghmc::{NoiseRule, RhoRule, Sghmc, SghmcMethod};
 use thinfer_core::methods::{Method, Rates, Tick, initialize};
 use thinfer_core::model::{image_network, name_problem};
-use thinfer_data::table::available_memory;
+use thinfer_data::memory::available_memory;
 use thinfer_data::{Error, Result};
 use thinfer_engine::augment::Augment;
 use thinfer_engine::cuda::{

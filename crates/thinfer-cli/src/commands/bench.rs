@@ -1,6 +1,6 @@
 use thinfer::Error;
 use thinfer::bench::{self, Bench, Options, Update, Updates};
-use thinfer::data::table::human_bytes;
+use thinfer::data::memory::human_bytes;
 use thinfer::device::Device;
 use thinfer::model::IMAGE_NETWORKS;
 use thinfer_engine::cuda::Precision;

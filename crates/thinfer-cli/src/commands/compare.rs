@@ -2,7 +2,7 @@ use std::path::PathBuf;
 
 use serde_json::json;
 use thinfer::compare::{Comparison, Entry, Subject, compare};
-use thinfer::data::table::human_bytes;
+use thinfer::data::memory::human_bytes;
 
 use crate::context::Context;
 use crate::device::DeviceArgs;

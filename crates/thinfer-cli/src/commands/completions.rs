@@ -1,9 +1,9 @@
-use clap::CommandFactory;
+use clap::{Args as _, Subcommand};
 use clap_complete::Shell;
 use serde_json::json;
 
-use crate::cli::Cli;
-use crate::context::Context;
+use super::Command;
+use crate::context::{Context, Flags};
 
 /// Print a completion script for a shell
 #[derive(clap::Args)]
@@ -17,9 +17,11 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<()> {
+    let mut program =
+        Command::augment_subcommands(Flags::augment_args(clap::Command::new("thinfer")));
     // Into memory first: the generator panics where it cannot write.
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), "thinfer", &mut script);
+    clap_complete::generate(args.shell, &mut program, "thinfer", &mut script);
     let script = String::from_utf8(script)?;
     let json = json!({ "shell": args.shell.to_string(), "script": script });
     context.result(&json, || script.clone())

@@ -1,5 +1,5 @@
 use serde_json::json;
-use thinfer::data::table::human_bytes;
+use thinfer::data::memory::human_bytes;
 use thinfer::machine::Cpu;
 use thinfer_engine::cuda::{self, Device, Library, Report};
 

@@ -2,7 +2,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
-use thinfer::data::table::human_bytes;
+use thinfer::data::memory::human_bytes;
 use thinfer::export::{self, Exported, Format, Options, Samples};
 
 use crate::context::Context;

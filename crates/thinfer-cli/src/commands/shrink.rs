@@ -1,7 +1,7 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
-use thinfer::data::table::human_bytes;
+use thinfer::data::memory::human_bytes;
 use thinfer::export::{self, Format, Options};
 use thinfer::run::some_test_rows;
 use thinfer::shrink::{Proof, Saving, prove};

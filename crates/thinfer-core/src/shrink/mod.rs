@@ -135,7 +135,7 @@ impl Shrunk {
 /// and pruned parameters are zero: then both networks are the same function.
 ///
 /// ```
-/// use thinfer::shrink::{Layout, shrink};
+/// use thinfer_core::shrink::{Layout, shrink};
 /// use thinfer_engine::{Loss, NetworkBuilder};
 ///
 /// let mut b = NetworkBuilder::new(3);
@@ -147,7 +147,7 @@ impl Shrunk {
 /// let keep = [1, 1, 0, 0, 0, 0, 1, 0, 1, 1, 1];
 /// let small = shrink(&network, &keep, Layout::SMALLEST)?;
 /// assert_eq!((small.inputs, small.params), (vec![0, 1], vec![0, 1, 6, 8, 10]));
-/// # Ok::<(), thinfer::Error>(())
+/// # Ok::<(), thinfer_core::Error>(())
 /// ```
 pub fn shrink(network: &Network, keep: &[u8], layout: Layout) -> Result<Shrunk> {
     if keep.len() != network.params().len() {

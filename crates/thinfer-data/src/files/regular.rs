@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::{Error, ErrorKind, Read, Result};
 use std::path::Path;
 
-use crate::table::{available_memory, human_bytes};
+use crate::memory::{available_memory, human_bytes};
 
 /// Opens a file to read it, after links. What is no file is refused before it is opened, since opening
 /// a pipe waits for whoever writes to it.

@@ -13,8 +13,8 @@ use super::{
 };
 use crate::error::{Error, Result};
 use crate::files::regular;
+use crate::memory::{available_memory, check_memory};
 use crate::settings::{DataConfig, DataKind};
-use crate::table::{available_memory, check_memory};
 
 /// Bytes that a file of images may have: the largest official one has 148 MiB.
 const MOST_BYTES: u64 = 256 << 20;

@@ -8,7 +8,7 @@ use zune_jpeg::zune_core::bytestream::ZCursor;
 use zune_jpeg::zune_core::colorspace::ColorSpace;
 use zune_jpeg::zune_core::options::DecoderOptions;
 
-use crate::table::human_bytes;
+use crate::memory::human_bytes;
 
 /// Pixels that an image may have: 400 MB decoded.
 const MOST_PIXELS: usize = 1 << 27;

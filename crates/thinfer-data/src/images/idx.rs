@@ -6,7 +6,7 @@ use std::path::Path;
 use super::{gzip_or_plain, problem};
 use crate::error::{Error, Result};
 use crate::files::regular;
-use crate::table::{available_memory, check_memory};
+use crate::memory::{available_memory, check_memory};
 
 /// An array of bytes.
 #[derive(Debug, PartialEq, Eq)]

@@ -13,8 +13,8 @@ use super::decode::Header;
 use super::stream::{Item, Pictures};
 use super::{Broken, ImageData, Images, folders, place, problem, shards};
 use crate::error::{Error, Result};
+use crate::memory::{available_memory, check_memory, human_bytes};
 use crate::settings::DataConfig;
-use crate::table::{available_memory, check_memory, human_bytes};
 
 /// Mean and deviation of ImageNet's channels, which pretrained networks expect.
 const MEAN: [f32; 3] = [0.485, 0.456, 0.406];

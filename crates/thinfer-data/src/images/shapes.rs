@@ -11,8 +11,8 @@ use thinfer_engine::noise::{Key, Stream};
 
 use super::{ImageData, ImageSet, Look};
 use crate::error::Result;
+use crate::memory::{available_memory, check_memory};
 use crate::settings::DataConfig;
-use crate::table::{available_memory, check_memory};
 
 const SIDE: usize = 28;
 const CLASSES: [&str; 10] =

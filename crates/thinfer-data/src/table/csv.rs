@@ -13,11 +13,12 @@ use csv::{ByteRecord, ErrorKind, Reader, ReaderBuilder};
 
 use super::infer::{Cell, Pending, classify};
 use super::{
-    Column, Found, ReadOptions, Table, Values, check_categorical, check_memory, check_names,
-    check_rows, is_missing_text,
+    Column, Found, ReadOptions, Table, Values, check_categorical, check_names, check_rows,
+    is_missing_text,
 };
 use crate::error::{Error, Result};
 use crate::files::regular;
+use crate::memory::check_memory;
 
 /// Bytes looked at to guess how many cells the file holds.
 const SAMPLE: u64 = 1 << 16;

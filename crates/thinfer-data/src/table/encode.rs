@@ -7,8 +7,9 @@ use serde::{Deserialize, Serialize};
 use super::levels::{level_values, moments, sort_levels};
 use super::notes::{MOST_LEVELS, Notes};
 use super::target::target_column;
-use super::{Column, ReadOptions, Table, Values, available_memory, check_memory};
+use super::{Column, ReadOptions, Table, Values};
 use crate::error::{Error, Result};
+use crate::memory::{available_memory, check_memory};
 
 /// Text that is different in every row is an identifier when there are more rows than this.
 const FEWEST_IDENTIFIERS: usize = 20;

@@ -2,14 +2,12 @@
 //!
 //! Rows in messages and reports are counted from 1, the header not included.
 
-mod cgroup;
 mod csv;
 mod dressed;
 mod encode;
 mod headers;
 mod infer;
 mod levels;
-mod memory;
 mod notes;
 mod pages;
 mod parquet;
@@ -21,10 +19,9 @@ use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
+use crate::memory::available_memory;
 pub use encode::Unseen;
 pub use encode::{Encoding, Kind, Variable};
-pub use memory::resident_memory;
-pub use memory::{available_memory, check_memory, human_bytes};
 pub use notes::Notes;
 pub use target::{Target, Task, infer_task, learn_target};
 pub use write::csv_failure;

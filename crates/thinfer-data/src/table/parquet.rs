@@ -18,11 +18,12 @@ use super::headers::{has_footer, largest_page};
 use super::pages::Pages;
 use super::schema::{Stored, kinds, needed};
 use super::{
-    Column, Found, ReadOptions, Table, Values, check_categorical, check_memory, check_rows,
-    infinite_cell, is_missing_text, number_text,
+    Column, Found, ReadOptions, Table, Values, check_categorical, check_rows, infinite_cell,
+    is_missing_text, number_text,
 };
 use crate::error::{Error, Result};
 use crate::files::regular;
+use crate::memory::check_memory;
 
 /// Values decoded at once.
 const BATCH: usize = 8192;

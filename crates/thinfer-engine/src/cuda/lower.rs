@@ -13,8 +13,9 @@ use super::nvrtc::source;
 use super::step::{Arg, Launch, Place, Program, Space, Step};
 use super::weights::UNFOLDED;
 use crate::error::EngineError;
-use crate::network::{Network, NodeId, Op, Window};
+use crate::network::{Network, NodeId, Op};
 use crate::ops::loss::{Loss, Scale};
+use crate::shape::Window;
 
 /// How a network is to be run.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -29,13 +29,13 @@ mod step;
 mod vary;
 mod weights;
 
+pub use crate::device_memory::MemoryPlan;
 pub use batches::Source;
 pub use bench::{copy_bandwidth, matrix_rate, profile_plan};
 pub use compiling::Compiling;
 pub use context::Gpu;
 pub use inference::Inference;
 pub use lower::PlanOptions;
-pub use memory::MemoryPlan;
 pub use nvrtc::{cache_folder, try_compile};
 pub use plan::{CudaPlan, DeviceIo};
 pub use probe::{Device, Library, Report, probe};

@@ -2,8 +2,9 @@
 
 use crate::error::EngineError;
 use crate::mixture::{Law, Mixture};
-use crate::network::{Network, NetworkBuilder, NodeId, Shape, Window};
+use crate::network::{Network, NetworkBuilder, NodeId};
 use crate::ops::loss::Loss;
+use crate::shape::{Shape, Window};
 
 mod random;
 

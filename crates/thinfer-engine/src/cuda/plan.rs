@@ -12,9 +12,9 @@ use super::dnn::Direction;
 use super::error::Named;
 use super::linear::{Gemm, Product, WORKSPACE};
 use super::lower::{PlanOptions, lower};
-use super::memory::MemoryPlan;
 use super::nvrtc::source;
 use super::step::{Arg, Launch, Place, Program, Space, Step};
+use crate::device_memory::MemoryPlan;
 use crate::error::EngineError;
 use crate::network::Network;
 

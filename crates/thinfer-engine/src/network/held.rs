@@ -89,8 +89,9 @@ impl Network {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::network::{NetworkBuilder, Shape, Window};
+    use crate::network::NetworkBuilder;
     use crate::ops::loss::Loss;
+    use crate::shape::{Shape, Window};
 
     fn network() -> Network {
         let mut b = NetworkBuilder::image(Shape { height: 4, width: 4, channels: 2 });

@@ -1,7 +1,7 @@
 //! The mean over all pixels of each image, by channel, channels last.
 
-use crate::network::Shape;
 use crate::real::Real;
+use crate::shape::Shape;
 
 /// One or more images.
 pub(crate) fn forward<T: Real>(from: Shape, x: &[T], y: &mut [T]) {

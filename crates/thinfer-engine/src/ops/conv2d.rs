@@ -3,10 +3,10 @@
 //! Nothing is copied but the padding: `tile` reads windows where they lie. A linear layer is the
 //! convolution of one pixel.
 
-use crate::network::{Shape, Window};
-use crate::ops::lanes::LANES;
 use crate::ops::tile::{Finish, Level, Product, SLACK, multiply};
 use crate::real::Real;
+use crate::real::lanes::LANES;
+use crate::shape::{Shape, Window};
 
 /// Padded images that one call works on hold at most about this many numbers, 256 KB.
 const BLOCK_VALUES: usize = 64 << 10;

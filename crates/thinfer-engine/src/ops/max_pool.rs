@@ -1,9 +1,9 @@
 //! The largest value of each window, by channel, channels last. The first of equal values counts;
 //! NaN counts as the largest, so that it stays visible.
 
-use crate::network::{Shape, Window};
-use crate::ops::lanes::{LANES, Lanes, Plain};
 use crate::real::Real;
+use crate::real::lanes::{LANES, Lanes, Plain};
+use crate::shape::{Shape, Window};
 
 /// Sizes of one layer.
 #[derive(Clone, Copy, Debug)]

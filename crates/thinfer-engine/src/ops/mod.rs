@@ -9,7 +9,6 @@ pub(crate) mod average_pool;
 pub(crate) mod batch_norm;
 pub(crate) mod channels;
 pub(crate) mod conv2d;
-pub(crate) mod lanes;
 pub(crate) mod linear;
 pub(crate) mod loss;
 pub(crate) mod max_pool;

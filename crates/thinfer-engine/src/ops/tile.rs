@@ -4,8 +4,8 @@
 //! image, read through windows, and its weights, so no window is ever copied out. Every element
 //! is summed in the order of `l`, whatever the size of the tile.
 
-use crate::ops::lanes::{LANES, Lanes, Plain};
 use crate::real::Real;
+use crate::real::lanes::{LANES, Lanes, Plain};
 
 /// Numbers that a tile may read past the last column of `b`; buffers are that much longer.
 pub(crate) const SLACK: usize = 32;

@@ -7,10 +7,10 @@ use crate::mixture::Draw;
 use crate::network::Network;
 
 mod exact;
-#[cfg(test)]
-mod held;
 mod layers;
 mod rows;
+#[cfg(test)]
+mod tests;
 mod turned;
 
 pub use exact::ExactPlan;

@@ -1,10 +1,10 @@
 use crate::dataset::Dataset;
 use crate::network::{Network, Node, NodeId, Op};
-use crate::ops::lanes::{LANES, Lanes, Work, with_lanes};
 use crate::ops::loss::{self, Loss, Scale};
 use crate::ops::{add, relu, tanh};
 use crate::plan::{Passes, bytes_of};
 use crate::real::Real;
+use crate::real::lanes::{LANES, Lanes, Work, with_lanes};
 use crate::vectorize;
 
 /// Rows of a block: they lie side by side, so a vector holds one unit of many rows.

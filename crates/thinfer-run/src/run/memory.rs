@@ -4,7 +4,7 @@ use thinfer_core::classify::{self, largest};
 use thinfer_core::device::Device;
 use thinfer_core::posterior;
 use thinfer_core::train::{ChainSpec, Examples, division, orders_ahead};
-use thinfer_data::table::{human_bytes, resident_memory};
+use thinfer_data::memory::{human_bytes, resident_memory};
 use thinfer_data::{Error, Result};
 use thinfer_data::{ImageData, Images};
 use thinfer_engine::{Network, Passes, Plan, Shape};

@@ -1,7 +1,7 @@
 //! Whether what is to be timed fits into the memory of the machine, and what would.
 
 use thinfer_core::classify::largest;
-use thinfer_data::table::human_bytes;
+use thinfer_data::memory::human_bytes;
 use thinfer_data::{Error, Result};
 use thinfer_engine::{Network, Passes, Plan};
 

@@ -7,7 +7,7 @@ use thinfer_core::device::Device;
 use thinfer_core::methods::{Method, Rates, Tick, initialize};
 use thinfer_core::model::rank1;
 use thinfer_data::Result;
-use thinfer_data::table::available_memory;
+use thinfer_data::memory::available_memory;
 use thinfer_engine::augment::Augment;
 use thinfer_engine::cuda::{self, Gpu, PlanOptions, Precision, Session, Source, StepCalls};
 use thinfer_engine::noise::{Key, Stream};

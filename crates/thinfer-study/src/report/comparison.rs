@@ -1,7 +1,7 @@
 //! Several runs as one HTML file: a table, and plots of what one thing costs in another.
 
 use thinfer_data::Result;
-use thinfer_data::table::human_bytes;
+use thinfer_data::memory::human_bytes;
 
 use super::axis::Axis;
 use super::page::{

@@ -1,6 +1,6 @@
 use std::path::{Path, PathBuf};
 
-use thinfer::data::table::human_bytes;
+use thinfer::data::memory::human_bytes;
 use thinfer::metrics::Spread;
 use thinfer::reproduce::images::{
     Cost, Failure, Measured, Outcome, PaperTable, Plan, Setting, Source, Summary, Watcher, collect,

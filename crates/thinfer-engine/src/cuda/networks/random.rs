@@ -1,9 +1,9 @@
 //! Networks of random shapes: what a list that someone wrote would leave out.
 
 use super::{Built, Case, image};
-use crate::network::{Shape, Window};
 use crate::noise::{Key, Stream};
 use crate::ops::loss::Loss;
+use crate::shape::{Shape, Window};
 
 /// How many there are.
 const COUNT: usize = 12;

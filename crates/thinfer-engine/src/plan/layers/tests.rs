@@ -2,11 +2,12 @@ use super::*;
 use crate::arena::Arena;
 use crate::error::EngineError;
 use crate::mixture::{Law, Mixture};
-use crate::network::{NetworkBuilder, Shape, Window};
+use crate::network::NetworkBuilder;
 use crate::noise::{Key, Stream};
 use crate::ops::loss::Loss;
 use crate::param::Role;
 use crate::plan::Plan;
+use crate::shape::{Shape, Window};
 
 fn random(n: usize, seed: u64, scale: f32) -> Vec<f32> {
     let mut values = vec![0.0; n];

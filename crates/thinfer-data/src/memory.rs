@@ -1,3 +1,5 @@
+//! How much memory there is, and whether something fits.
+
 use std::path::Path;
 
 use super::cgroup;
