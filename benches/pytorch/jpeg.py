@@ -2,7 +2,7 @@
 
     python benches/pytorch/jpeg.py FOLDER [--workers N] [--batch N] [--rounds N]
 
-FOLDER has train/CLASS/*.jpg, as `cargo run --release -p thinfer --example jpeg -- FOLDER` writes.
+FOLDER has train/CLASS/*.jpg, as `cargo run --release -p thinfer-tools --bin jpeg -- FOLDER` writes.
 torchvision's ImageFolder with RandomResizedCrop(224) and RandomHorizontalFlip, left as bytes
 (PILToTensor), since thinfer normalises in another place too. Workers stay between rounds, and the
 first round, in which they start, is not counted. Prints one JSON object.

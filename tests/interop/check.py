@@ -1,7 +1,7 @@
 """Weights of thinfer in PyTorch and the other way round: strict names and shapes, equal logits.
 
-    cargo build --release -p thinfer --example interop
-    python tests/interop/check.py target/release/examples/interop
+    cargo build --release -p thinfer-tools --bin interop
+    python tests/interop/check.py target/release/interop
 
 Needs PyTorch only (checked with 2.15). `--record` prints the golden case of `crates/thinfer/tests/interop.rs`.
 """

@@ -1,7 +1,7 @@
 """Exports of thinfer in onnxruntime and in PyTorch: the answers must be those of thinfer itself.
 
-    cargo build --release -p thinfer --example exports
-    python tests/interop/check_export.py target/release/examples/exports
+    cargo build --release -p thinfer-tools --bin exports
+    python tests/interop/check_export.py target/release/exports
 
 Needs `torch`, `safetensors`, `onnx` and `onnxruntime` (checked with 2.15, 0.8, 1.23 and 1.31). Networks are
 exported at full size, shrunk, and shrunk with folded norms; one sample and the average of three.

@@ -2,7 +2,7 @@
 //! step can bear. `results/example2-restarts/` has a table of the kind that this prints:
 //!
 //! ```sh
-//! cargo run --release -p thinfer --example sharpness -- preset=reference-code data.kind=example2 \
+//! cargo run --release -p thinfer-tools --bin sharpness -- preset=reference-code data.kind=example2 \
 //!     'model.hidden=[6, 4, 3]' prior.weight_decay=5e-4 train.epochs=3000 schedule.step_size.cycles=3
 //! ```
 

@@ -1,7 +1,7 @@
 //! How fast images come out of a folder of JPEG files, against the decoder alone.
 //!
 //! ```sh
-//! cargo run --release -p thinfer --example jpeg -- FOLDER [--images N] [--threads N] [--rounds N] [--json]
+//! cargo run --release -p thinfer-tools --bin jpeg -- FOLDER [--images N] [--threads N] [--rounds N] [--json]
 //! ```
 //!
 //! Writes photo-like images of 500 x 375 pixels into FOLDER unless it has some, then measures by turns
