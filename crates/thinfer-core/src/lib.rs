@@ -5,6 +5,7 @@
 //! scores. Nothing here knows of configuration files or of run folders.
 
 pub mod classify;
+pub mod density;
 pub mod device;
 pub mod methods;
 pub mod metrics;

@@ -27,7 +27,8 @@
 //! tables, reports, exports).
 
 pub use thinfer_core::{
-    classify, device, methods, metrics, model, posterior, prune, schedule, shrink, train, weights,
+    classify, density, device, methods, metrics, model, posterior, prune, schedule, shrink, train,
+    weights,
 };
 pub use thinfer_data as data;
 pub use thinfer_data::{Error, Result, threads};
