@@ -13,11 +13,11 @@ use crate::progress::Progress;
 
 /// ResNet-18 on CIFAR-10, as the paper shows it.
 const CIFAR: [&str; 2] = [
-    include_str!("../../../../../configs/cifar10-resnet18-cv-adam.toml"),
-    include_str!("../../../../../configs/cifar10-resnet18-dfp-threshold.toml"),
+    include_str!("../../../configs/cifar10-resnet18-cv-adam.toml"),
+    include_str!("../../../configs/cifar10-resnet18-dfp-threshold.toml"),
 ];
 /// A small network on generated images: minutes on two cores.
-const SHAPES: &str = include_str!("../../../../../configs/shapes-figures.toml");
+const SHAPES: &str = include_str!("../../../configs/shapes-figures.toml");
 
 #[derive(clap::Args)]
 #[command(after_help = "\

@@ -20,11 +20,11 @@ use crate::bench::random_batch;
 
 /// Steps of Algorithm 2 on one H200, as `thinfer bench --json` printed them.
 const BENCHED: [&str; 5] = [
-    include_str!("../../../../../results/bench/h200/thinfer-resnet18-cifar-64.json"),
-    include_str!("../../../../../results/bench/h200/thinfer-resnet18-cifar-128.json"),
-    include_str!("../../../../../results/bench/h200/thinfer-resnet18-cifar-512.json"),
-    include_str!("../../../../../results/bench/h200/thinfer-wrn-28-10-128.json"),
-    include_str!("../../../../../results/bench/h200/thinfer-resnet50-256.json"),
+    include_str!("../../../measured/thinfer-resnet18-cifar-64.json"),
+    include_str!("../../../measured/thinfer-resnet18-cifar-128.json"),
+    include_str!("../../../measured/thinfer-resnet18-cifar-512.json"),
+    include_str!("../../../measured/thinfer-wrn-28-10-128.json"),
+    include_str!("../../../measured/thinfer-resnet50-256.json"),
 ];
 
 /// Training images and test images of ImageNet.
@@ -303,12 +303,12 @@ mod tests {
     /// results/cifar10: 200 epochs of SGD took 166 s, before a step became a little faster.
     #[test]
     fn a_run_that_was_measured_is_estimated_about_right() {
-        let text = include_str!("../../../../../configs/cifar10-resnet18-sgd.toml");
+        let text = include_str!("../../../configs/cifar10-resnet18-sgd.toml");
         let config = Config::parse(text, &[]).unwrap();
         let seconds = by_bench(&config).unwrap();
         assert!((130.0..180.0).contains(&seconds), "{seconds}");
         // ResNet-34 has about twice the multiply-adds of ResNet-18.
-        let text = include_str!("../../../../../configs/cifar100-resnet34-sgd.toml");
+        let text = include_str!("../../../configs/cifar100-resnet34-sgd.toml");
         let larger = by_bench(&Config::parse(text, &[]).unwrap()).unwrap();
         assert!((1.9..2.3).contains(&(larger / seconds)), "{larger}");
     }
@@ -327,7 +327,7 @@ mod tests {
         let few = seconds(&["data.train_rows=1000", "data.test_rows=50"]);
         let macs = network(&config(&[])).unwrap().multiply_adds() as f64;
         assert!((few - 10.0 * 3050.0 * macs / 1e9).abs() < 1e-9, "{few}");
-        let text = include_str!("../../../../../configs/cifar10-wrn-28-10-rank1-cauchy.toml");
+        let text = include_str!("../../../configs/cifar10-wrn-28-10-rank1-cauchy.toml");
         assert_eq!(images(&Config::parse(text, &[]).unwrap()), (4 * 50_000, 16 * 10_000));
         // Two cycles of three samples, and two checkpoints of 13 bytes a weight.
         let weights = network(&config(&[])).unwrap().params().len() as u64;

@@ -82,11 +82,11 @@ impl Cost {
 fn shipped(example: Example) -> &'static str {
     // These are also what `thinfer train configs/example1.toml` runs.
     match example {
-        Example::Example1 => include_str!("../../../../../configs/example1.toml"),
-        Example::Example2 => include_str!("../../../../../configs/example2.toml"),
-        Example::Example3 => include_str!("../../../../../configs/example3.toml"),
-        Example::Bai => include_str!("../../../../../configs/bai.toml"),
-        Example::Friedman => include_str!("../../../../../configs/friedman.toml"),
+        Example::Example1 => include_str!("../../../configs/example1.toml"),
+        Example::Example2 => include_str!("../../../configs/example2.toml"),
+        Example::Example3 => include_str!("../../../configs/example3.toml"),
+        Example::Bai => include_str!("../../../configs/bai.toml"),
+        Example::Friedman => include_str!("../../../configs/friedman.toml"),
     }
 }
 
