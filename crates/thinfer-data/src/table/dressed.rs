@@ -39,6 +39,7 @@ fn without<'a>(text: &'a str, strip: impl Fn(&'a str) -> Option<&'a str>) -> (&'
 
 /// A column of text as numbers, with the first cell that is written otherwise, where all cells are
 /// numbers and some are written so.
+#[cfg(feature = "parquet")]
 pub(super) fn as_numbers(cells: &[Option<String>]) -> Option<(Vec<f64>, String)> {
     let mut first = None;
     let mut number = |cell: &Option<String>| match cell {

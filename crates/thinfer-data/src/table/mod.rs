@@ -5,13 +5,11 @@
 mod csv;
 mod dressed;
 mod encode;
-mod headers;
 mod infer;
 mod levels;
 mod notes;
-mod pages;
+#[cfg_attr(not(feature = "parquet"), path = "no_parquet.rs")]
 mod parquet;
-mod schema;
 mod target;
 mod write;
 

@@ -2,22 +2,10 @@
 
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
-use std::sync::Arc;
 
-use parquet::basic::{Compression, LogicalType, Repetition, Type as Physical, ZstdLevel};
-use parquet::column::writer::ColumnWriter;
-use parquet::data_type::ByteArray;
-use parquet::errors::ParquetError;
-use parquet::file::properties::WriterProperties;
-use parquet::file::writer::SerializedFileWriter;
-use parquet::schema::types::Type;
-
-use super::{Format, check_names, number_text};
+use super::{Format, check_names, number_text, parquet};
 use crate::error::{Error, Result};
 use crate::files::Draft;
-
-/// Rows in one row group of a Parquet file.
-const ROW_GROUP: usize = 1 << 20;
 
 /// A column to be written.
 #[derive(Clone, Debug, PartialEq)]
@@ -59,7 +47,7 @@ pub fn write_columns(path: &Path, columns: &[(String, OutColumn)], overwrite: bo
     let draft = Draft::begin(path)?;
     match format {
         Format::Csv(delimiter) => write_csv_to(draft.file(), delimiter, columns).map(drop),
-        Format::Parquet => write_parquet(draft.file(), columns).map(drop),
+        Format::Parquet => parquet::write(draft.file(), columns).map(drop),
     }
     .map_err(|e| Error::file("write", path, e))?;
     if overwrite { draft.replace() } else { draft.create() }
@@ -129,57 +117,6 @@ fn csv_text<W: Write>(to: W, delimiter: u8, columns: &[(String, OutColumn)]) -> 
     let mut buffer = writer.into_inner().map_err(csv::IntoInnerError::into_error)?;
     buffer.flush()?;
     Ok(buffer.into_inner().map_err(io::IntoInnerError::into_error)?)
-}
-
-fn write_parquet<W: Write + Send>(file: W, columns: &[(String, OutColumn)]) -> io::Result<W> {
-    parquet_file(file, columns).map_err(|error| match error {
-        // A full disk comes wrapped, and keeps its kind when it is taken out.
-        ParquetError::External(inner) => match inner.downcast::<io::Error>() {
-            Ok(inner) => *inner,
-            Err(inner) => io::Error::other(inner),
-        },
-        other => io::Error::other(other),
-    })
-}
-
-fn parquet_file<W: Write + Send>(
-    file: W,
-    columns: &[(String, OutColumn)],
-) -> std::result::Result<W, ParquetError> {
-    let fields = columns.iter().map(|(name, column)| {
-        let field = match column {
-            OutColumn::Number(_) => Type::primitive_type_builder(name, Physical::DOUBLE),
-            OutColumn::Text(_) => Type::primitive_type_builder(name, Physical::BYTE_ARRAY)
-                .with_logical_type(Some(LogicalType::String)),
-        };
-        field.with_repetition(Repetition::REQUIRED).build().map(Arc::new)
-    });
-    let fields = fields.collect::<std::result::Result<Vec<_>, _>>()?;
-    let schema = Type::group_type_builder("schema").with_fields(fields).build()?;
-    let compression = Compression::ZSTD(ZstdLevel::default());
-    let properties = WriterProperties::builder().set_compression(compression).build();
-    let mut writer = SerializedFileWriter::new(file, Arc::new(schema), Arc::new(properties))?;
-    let rows = columns.first().map_or(0, |(_, column)| column.len());
-    for first in (0..rows).step_by(ROW_GROUP) {
-        let range = first..rows.min(first + ROW_GROUP);
-        let mut group = writer.next_row_group()?;
-        for (name, column) in columns {
-            let Some(mut chunk) = group.next_column()? else { break };
-            match (chunk.untyped(), column) {
-                (ColumnWriter::DoubleColumnWriter(chunk), OutColumn::Number(values)) => {
-                    chunk.write_batch(&values[range.clone()], None, None)?;
-                }
-                (ColumnWriter::ByteArrayColumnWriter(chunk), OutColumn::Text(values)) => {
-                    let values = values[range.clone()].iter().map(|v| ByteArray::from(v.as_str()));
-                    chunk.write_batch(&values.collect::<Vec<_>>(), None, None)?;
-                }
-                _ => return Err(ParquetError::General(format!("the type of `{name}` changed"))),
-            }
-            chunk.close()?;
-        }
-        group.close()?;
-    }
-    writer.into_inner()
 }
 
 #[cfg(test)]
@@ -286,7 +223,7 @@ mod tests {
         let columns = [("x".to_owned(), OutColumn::Number(vec![0.5; 100_000]))];
         let failed = write_csv_to(full.try_clone().unwrap(), b',', &columns).unwrap_err();
         assert_eq!(failed.kind(), io::ErrorKind::StorageFull);
-        let failed = write_parquet(full, &columns).unwrap_err();
+        let failed = parquet::write(full, &columns).unwrap_err();
         assert_eq!(failed.kind(), io::ErrorKind::StorageFull);
     }
 }

@@ -1,5 +1,10 @@
 //! Parquet files: flat columns of numbers, truth values, text and decimals.
 
+mod headers;
+mod pages;
+mod schema;
+mod write;
+
 use std::cell::Cell;
 use std::fs::File;
 use std::io::BufReader;
@@ -13,10 +18,10 @@ use parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::schema::types::ColumnDescriptor;
 
+use self::headers::{has_footer, largest_page};
+use self::pages::Pages;
+use self::schema::{Stored, kinds, needed};
 use super::dressed::as_numbers;
-use super::headers::{has_footer, largest_page};
-use super::pages::Pages;
-use super::schema::{Stored, kinds, needed};
 use super::{
     Column, Found, ReadOptions, Table, Values, check_categorical, check_rows, infinite_cell,
     is_missing_text, number_text,
@@ -24,6 +29,8 @@ use super::{
 use crate::error::{Error, Result};
 use crate::files::regular;
 use crate::memory::check_memory;
+
+pub(super) use self::write::write;
 
 /// Values decoded at once.
 const BATCH: usize = 8192;

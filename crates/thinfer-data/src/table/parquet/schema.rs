@@ -6,8 +6,8 @@ use parquet::basic::{Compression, ConvertedType, LogicalType, Repetition, Type a
 use parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
 use parquet::schema::types::Type;
 
-use super::check_names;
 use crate::error::{Error, Result};
+use crate::table::check_names;
 
 /// How a column is stored, among the ways that can be used.
 #[derive(Clone, Copy, Debug, PartialEq)]
