@@ -3,6 +3,7 @@
 
 mod methods;
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use serde::Serialize;
@@ -59,19 +60,32 @@ pub fn cpu() -> Result<Vec<Check>> {
 }
 
 /// The checks of a GPU: the noise, every operation and whole networks in every precision, short runs of
-/// every method in f32 and in bf16, a batch of images, and whether every kernel has run. `begins` hears what comes
-/// next.
-pub fn cuda(gpu: &Arc<Gpu>, extent: Extent, begins: &dyn Fn(&str)) -> Result<Vec<Check>> {
-    let mut checks = cuda::selftest(gpu, extent, begins)?;
-    begins("methods on tables");
-    checks.extend(methods::methods(gpu)?);
-    begins("a batch of images");
-    checks.extend(methods::images(gpu)?);
-    begins("methods on images");
-    checks.extend(methods::image_runs(gpu, extent)?);
-    begins("methods on images in bf16");
-    checks.extend(methods::low_runs(gpu)?);
-    checks.push(cuda::kernels_that_ran(gpu, &thinfer_core::methods::kernels::all()));
+/// every method in f32 and in bf16, a batch of images, and whether every kernel has run. `wanted`
+/// hears the name of every part and says whether it runs; where one did not, nothing is said of
+/// kernels that did not run.
+pub fn cuda(gpu: &Arc<Gpu>, extent: Extent, wanted: &dyn Fn(&str) -> bool) -> Result<Vec<Check>> {
+    let skipped = Cell::new(false);
+    let wanted = |part: &str| {
+        let wanted = wanted(part);
+        skipped.set(skipped.get() || !wanted);
+        wanted
+    };
+    let mut checks = cuda::selftest(gpu, extent, &wanted)?;
+    if wanted("methods on tables") {
+        checks.extend(methods::methods(gpu)?);
+    }
+    if wanted("a batch of images") {
+        checks.extend(methods::images(gpu)?);
+    }
+    if wanted("methods on images") {
+        checks.extend(methods::image_runs(gpu, extent)?);
+    }
+    if wanted("methods on images in bf16") {
+        checks.extend(methods::low_runs(gpu)?);
+    }
+    if !skipped.get() {
+        checks.push(cuda::kernels_that_ran(gpu, &thinfer_core::methods::kernels::all()));
+    }
     Ok(checks.into_iter().map(Check::from).collect())
 }
 

@@ -29,12 +29,21 @@ pub(crate) struct Args {
     /// checkers
     #[arg(long)]
     quick: bool,
+    /// Run only parts (on the CPU, checks) with this in their name
+    #[arg(long, value_name = "TEXT")]
+    only: Option<String>,
     /// Also write the result there, as JSON
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
     /// Replace FILE
     #[arg(long)]
     force: bool,
+}
+
+impl Args {
+    fn wants(&self, name: &str) -> bool {
+        self.only.as_ref().is_none_or(|only| name.contains(only.as_str()))
+    }
 }
 
 pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<()> {
@@ -46,17 +55,30 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<()> {
     context.say(&chosen.to_string());
     let started = Instant::now();
     let checks = match chosen.device {
-        Device::Cpu => selftest::cpu()?,
+        Device::Cpu => {
+            let mut checks = selftest::cpu()?;
+            checks.retain(|check| args.wants(&check.name));
+            checks
+        }
         Device::Cuda(index) => {
             let extent = if args.quick { Extent::Quick } else { Extent::Whole };
             // Under a memory checker each of these takes minutes.
-            let begins = |what: &str| {
-                let elapsed = started.elapsed().as_secs_f64();
-                context.say(&format!("{}: {what}", seconds(elapsed)));
+            let wanted = |part: &str| {
+                let wanted = args.wants(part);
+                if wanted {
+                    let elapsed = started.elapsed().as_secs_f64();
+                    context.say(&format!("{}: {part}", seconds(elapsed)));
+                }
+                wanted
             };
-            selftest::cuda(&Gpu::open(index)?, extent, &begins)?
+            selftest::cuda(&Gpu::open(index)?, extent, &wanted)?
         }
     };
+    if let (Some(only), true) = (&args.only, checks.is_empty()) {
+        let problem =
+            format!("is {only}, which no part has in its name; run without it to see all names");
+        return Err(Error::config("--only", problem).into());
+    }
     let took = started.elapsed().as_secs_f64();
     let failed = checks.iter().filter(|check| !check.passed).count();
     let json = json!({
@@ -64,6 +86,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<()> {
         "device": chosen.device.to_string(),
         "device_name": chosen.name(),
         "quick": args.quick,
+        "only": args.only,
         "checks": checks,
         "passed": checks.len() - failed,
         "failed": failed,

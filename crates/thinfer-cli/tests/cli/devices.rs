@@ -62,6 +62,17 @@ fn selftest_passes_on_the_cpu() {
 }
 
 #[test]
+fn selftest_runs_the_parts_that_are_asked_for() {
+    let workspace = Workspace::new();
+    let some = workspace.json(&["selftest", "--device", "cpu", "--only", "noise"]);
+    let names: Vec<&str> =
+        some["checks"].as_array().unwrap().iter().map(|c| c["name"].as_str().unwrap()).collect();
+    assert!(!names.is_empty() && names.iter().all(|name| name.contains("noise")), "{names:?}");
+    let error = workspace.fails(2, &["selftest", "--device", "cpu", "--only", "sound"]);
+    assert!(error.contains("`--only`: is sound, which no part has"), "{error}");
+}
+
+#[test]
 fn bench_on_the_cpu_has_all_its_numbers() {
     let workspace = Workspace::new();
     let arguments = ["bench", "--device", "cpu", "--model", "lenet", "--batch", "4"];

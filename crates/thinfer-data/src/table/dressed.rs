@@ -1,5 +1,6 @@
 //! Numbers as people write them for people: with a sign of money, or with commas between thousands.
 
+#[cfg(feature = "parquet")]
 use super::infer::{Cell, classify};
 use super::number_text;
 
