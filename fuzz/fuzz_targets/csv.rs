@@ -1,3 +1,4 @@
+//! Fuzzes the reader of the format `csv`.
 #![no_main]
 
 use thinfer_fuzz::{check, prepare};

@@ -1,3 +1,4 @@
+//! Fuzzes the reader of the format `run_json`.
 #![no_main]
 
 use thinfer_fuzz::{check, prepare};

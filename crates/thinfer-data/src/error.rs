@@ -1,3 +1,5 @@
+//! The error of every crate above the engine.
+
 use std::path::{Path, PathBuf};
 
 use thinfer_engine::EngineError;

@@ -1,3 +1,5 @@
+//! Scores against values worked out by hand.
+
 use thinfer_engine::noise::{Key, Stream};
 
 use super::*;

@@ -1,3 +1,5 @@
+//! LeNet-5.
+
 use thinfer_engine::{EngineError, Loss, Network, NetworkBuilder, Shape, Window};
 
 /// A small convolutional network after LeNet-5, with ReLU and max pooling: `conv1` (5x5, 6

@@ -1,3 +1,5 @@
+//! The network of a Rank-1 BNN, made from a plain one.
+
 use thinfer_engine::{EngineError, Mixture, Network, NetworkBuilder, NodeId, Op};
 
 /// The same network for the members of a mixture, as the Rank-1 method has it: random scales of the

@@ -1,3 +1,5 @@
+//! Residual networks, in the CIFAR and in the ImageNet form.
+
 use thinfer_engine::{EngineError, Loss, Network, NetworkBuilder, NodeId, Shape, Window};
 
 /// The first layers of a residual network.

@@ -1,3 +1,5 @@
+//! Wide residual networks, `wrn-DEPTH-WIDTH`.
+
 use thinfer_engine::{EngineError, Loss, Network, NetworkBuilder, NodeId, Shape, Window};
 
 /// Generous, as the tables of the paper have depth 28 and width 10, and low enough that what cannot

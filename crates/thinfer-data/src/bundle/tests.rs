@@ -1,3 +1,5 @@
+//! Tables and simulated designs, split and standardised.
+
 use super::super::table::{Column, Values};
 use super::*;
 use crate::settings::DataKind;

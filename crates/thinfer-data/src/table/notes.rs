@@ -1,3 +1,5 @@
+//! What is told of columns that are not used.
+
 use super::quoted;
 
 /// A category with more levels than this is dropped: its columns would outweigh all others.

@@ -1,3 +1,5 @@
+//! The column to predict: its task, its classes, its units.
+
 use serde::{Deserialize, Serialize};
 
 use super::levels::{level_values, moments, sort_levels};

@@ -1,3 +1,5 @@
+//! The step of Algorithm 2 against numbers worked out by hand, and its limits.
+
 use super::*;
 
 /// The mean of each ρ update over ε = ±1, which has the moments of ε that count. The last step moved w by

@@ -1,3 +1,5 @@
+//! CIFAR in its binary and Python forms, whole and damaged.
+
 use std::fs;
 
 use flate2::Compression;
