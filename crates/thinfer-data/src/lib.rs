@@ -1,8 +1,7 @@
 //! Data that thinfer trains on: tables, images and simulated designs.
 //!
-//! [`Bundle`] holds the rows of a table or of a simulated design, [`ImageData`] holds images. Both
-//! come from a [`DataConfig`], the section `data` of a configuration. The crate also has what every
-//! crate above it needs: [`Error`], [`files`] and [`threads`].
+//! [`Bundle`] holds the rows of a table or of a simulated design, [`ImageData`] holds images. They come from a [`DataConfig`], the section `data` of a configuration. The crate also has what every
+//! crate above it needs: [`Error`], [`files`], [`jobs`] and [`threads`].
 
 mod bundle;
 mod cgroup;
@@ -12,6 +11,7 @@ pub mod files;
 pub mod fuzzed;
 mod hints;
 pub mod images;
+pub mod jobs;
 pub mod memory;
 mod settings;
 pub mod simulate;
