@@ -1,4 +1,4 @@
-//! What a run on images is worth: scores on test images, size, and what the chains did.
+//! The evaluation of a run on images: scores on test images, size, and what the chains did.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -13,6 +13,7 @@ use thinfer_data::images::Broken;
 use thinfer_data::{Error, Result};
 use thinfer_engine::Network;
 
+use super::pick::{Pick, pick};
 use crate::evaluate::{Behaviour, Convergence, Quality, Sampled, behaviour, compared_rows};
 
 /// Points of a risk-coverage curve, at most.
@@ -21,6 +22,9 @@ const MOST_POINTS: usize = 200;
 const MOST_CLASSES: usize = 100;
 /// Confusions that are named, at most.
 const MOST_CONFUSIONS: usize = 20;
+
+/// Test images that are picked for each reason.
+const SHOWN: usize = 6;
 
 /// What some chains found, and what their snapshots predict.
 pub struct ImageResults<'a> {
@@ -202,6 +206,9 @@ pub struct ImageEvaluation {
     /// Images that could not be read: training images that others stood for, and test images that
     /// are not scored.
     pub unreadable: Broken,
+    /// Test images that are worth a look; the JSON leaves them out.
+    #[serde(skip)]
+    pub picks: Vec<Pick>,
 }
 
 /// Evaluates what some chains found; fails where there are no snapshots or test images yet, and
@@ -296,6 +303,7 @@ pub fn evaluate_images(input: &ImageResults<'_>) -> Result<ImageEvaluation> {
         blown_up: input.blown_up.to_vec(),
         snapshots: single,
         unreadable: Broken::default(),
+        picks: pick(&chosen(&headline), labels, classes, SHOWN),
     })
 }
 
