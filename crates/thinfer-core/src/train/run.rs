@@ -272,7 +272,7 @@ struct Store {
 impl Store {
     /// Gives the writer the samples that it has not got yet, then the checkpoint that lists them.
     fn save(&mut self, chain: &mut Chain, times: &mut Times, folder: &Path) -> Result<()> {
-        chain.settle()?;
+        chain.synchronise()?;
         let spec = chain.spec();
         for snapshot in &chain.snapshots()[self.samples..] {
             let path = snapshot_path(folder, spec.chain, snapshot.epoch);

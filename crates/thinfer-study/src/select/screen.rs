@@ -143,14 +143,14 @@ fn screen_fold(
     let spec = chain_specs(&config, &part)?.swap_remove(chain.min(config.chains - 1));
     let network = spec.network.clone();
     let result = run_chains(vec![spec], &part.train, setting)?.swap_remove(0);
-    let settled = settings::settled(&result.snapshots);
+    let kept = settings::after_burn_in(&result.snapshots);
     let mut frequency = vec![0.0; data.names.len()];
-    for snapshot in settled {
+    for snapshot in kept {
         for variable in live_variables(&network, snapshot, &data.groups) {
-            frequency[variable] += 1.0 / settled.len() as f64;
+            frequency[variable] += 1.0 / kept.len() as f64;
         }
     }
-    let posterior = Posterior { network, members: settled.to_vec() };
+    let posterior = Posterior { network, members: kept.to_vec() };
     let fold = known.take_rows(fold);
     let live: Vec<usize> = (0..frequency.len()).filter(|&v| frequency[v] > 0.0).collect();
     let evidence = shuffle_losses(&posterior, &part, &fold, &live, options.seed, chain as u32)?;
