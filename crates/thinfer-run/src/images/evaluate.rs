@@ -84,6 +84,32 @@ pub struct ImageScores {
     pub mutual_information: f64,
 }
 
+/// A score as a table names it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct NamedScore {
+    /// Its name where room is short.
+    pub short: &'static str,
+    /// Its name where there is room.
+    pub name: &'static str,
+    /// Its value.
+    pub value: f64,
+}
+
+impl ImageScores {
+    /// The scores behind the accuracy, in the order in which every table shows them.
+    pub fn named(&self) -> Vec<NamedScore> {
+        let score = |short, name, value| NamedScore { short, name, value };
+        vec![
+            score("NLL", "NLL", self.nll),
+            score("Brier", "Brier", self.brier),
+            score("ECE", "ECE", self.ece),
+            score("ECE (mass)", "ECE, equal mass", self.ece_equal_mass),
+            score("AURC", "AURC", self.aurc),
+            score("MI", "Mutual information", self.mutual_information),
+        ]
+    }
+}
+
 impl From<&ImageScores> for Quality {
     fn from(scores: &ImageScores) -> Self {
         Self { nll: Some(scores.nll), ece: Some(scores.ece) }

@@ -11,7 +11,7 @@ mod predict;
 
 pub use evaluate::{
     ClassScores, Confusion, CycleScores, ForeignImages, ForeignScores, ImageEvaluation,
-    ImageResults, ImageScores, SnapshotScores, evaluate_images,
+    ImageResults, ImageScores, NamedScore, SnapshotScores, evaluate_images,
 };
 pub use foreign::{Foreign, foreign_images};
 pub use of_run::evaluate_image_run;
