@@ -1,3 +1,5 @@
+//! `thinfer eval`: the scores of a run.
+
 use std::path::PathBuf;
 
 use serde_json::json;

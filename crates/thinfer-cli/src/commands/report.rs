@@ -1,3 +1,5 @@
+//! `thinfer report`: a run as one HTML file.
+
 use std::path::PathBuf;
 
 use serde_json::json;

@@ -1,3 +1,5 @@
+//! `thinfer subnetwork`: the samples of a run with most weights shared.
+
 use std::path::PathBuf;
 
 use serde_json::json;

@@ -1,3 +1,5 @@
+//! `thinfer train`: a run in a folder.
+
 use std::path::{Path, PathBuf};
 
 use serde_json::json;

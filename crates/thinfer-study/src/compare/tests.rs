@@ -1,3 +1,5 @@
+//! Comparisons of small runs.
+
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 

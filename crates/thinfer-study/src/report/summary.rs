@@ -101,7 +101,7 @@ fn sentence(run: &TableRun<'_>, evaluation: &Evaluation) -> String {
         )
     };
     let (ours, constant) = (&evaluation.posterior, &evaluation.baseline);
-    let worth = match evaluation.task {
+    let scores = match evaluation.task {
         Task::Regression => format!(
             "held-out MSE {} (90\u{a0}% interval coverage {}) against {} for the mean",
             number_or_nothing(ours.mse),
@@ -115,7 +115,7 @@ fn sentence(run: &TableRun<'_>, evaluation: &Evaluation) -> String {
             percent_or_nothing(constant.accuracy)
         ),
     };
-    format!("{chosen}; {worth}.")
+    format!("{chosen}; {scores}.")
 }
 
 fn scores(evaluation: &Evaluation) -> String {
