@@ -1,4 +1,4 @@
-//! What a run on images is worth, as text.
+//! The evaluation of a run on images, as text.
 
 use thinfer::config::Config;
 use thinfer::images::{Amounts, ForeignScores, ImageEvaluation, ImageScores};
@@ -40,20 +40,12 @@ fn scores(evaluation: &ImageEvaluation) -> String {
         many => format!("{many} samples"),
     };
     let row = |name: String, s: &ImageScores| {
-        vec![
-            name,
-            percent(s.accuracy),
-            number(s.nll),
-            number(s.brier),
-            number(s.ece),
-            number(s.ece_equal_mass),
-            number(s.aurc),
-            number(s.mutual_information),
-        ]
+        let scores = s.named().into_iter().map(|score| number(score.value));
+        [name, percent(s.accuracy)].into_iter().chain(scores).collect::<Vec<_>>()
     };
-    let head = ["accuracy", "NLL", "Brier", "ECE", "ECE (mass)", "AURC", "MI"];
-    let title = format!("{} test images", evaluation.images.1);
-    let mut rows = vec![[title].into_iter().chain(head.map(str::to_owned)).collect::<Vec<_>>()];
+    let title = [format!("{} test images", evaluation.images.1), "accuracy".to_owned()];
+    let head = evaluation.posterior.named().into_iter().map(|score| score.short.to_owned());
+    let mut rows = vec![title.into_iter().chain(head).collect::<Vec<_>>()];
     rows.push(row(
         format!(
             "posterior ({}{})",

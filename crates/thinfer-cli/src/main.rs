@@ -9,6 +9,7 @@ mod commands;
 mod context;
 mod device;
 mod download;
+mod evaluated_run;
 mod failure;
 mod frozen;
 mod image_summary;
@@ -22,7 +23,6 @@ mod summary;
 mod terminal;
 mod text_table;
 mod time_left;
-mod worth;
 
 use std::borrow::Cow;
 use std::process::ExitCode;

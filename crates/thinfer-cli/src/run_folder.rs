@@ -4,16 +4,16 @@ use std::path::Path;
 
 use thinfer::posterior::Posterior;
 use thinfer::posterior::Snapshot;
-use thinfer::run::{self, RunInfo, Trained};
+use thinfer::run::{self, Run, RunInfo};
 
 use crate::context::Context;
 use crate::shell;
 
 /// A run with its data.
-pub(crate) fn open(folder: &Path, context: &Context) -> anyhow::Result<Trained> {
+pub(crate) fn open(folder: &Path, context: &Context) -> anyhow::Result<Run> {
     let run = run::open(folder, context)?;
-    let last = run.results().iter().filter_map(|result| result.snapshots.last());
-    note_unfinished(folder, run.info(), last, context);
+    let last = run.results.iter().filter_map(|result| result.snapshots.last());
+    note_unfinished(folder, &run.info, last, context);
     Ok(run)
 }
 

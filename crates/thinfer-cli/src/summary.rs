@@ -1,4 +1,4 @@
-//! What a run is worth, as text and as JSON.
+//! The evaluation of a run as text and as JSON.
 
 use std::path::Path;
 

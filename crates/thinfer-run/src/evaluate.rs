@@ -1,4 +1,4 @@
-//! What a run is worth: scores on held-out rows, selected variables, size, and what the chains did.
+//! The evaluation of a run: scores on held-out rows, selected variables, size, and what the chains did.
 
 mod blow_up;
 mod convergence;

@@ -18,7 +18,7 @@ use thinfer_core::model::{image_network_with, mlp, rank1};
 use thinfer_core::prune::{Channels, HardThreshold, Rule, SoftThreshold, Target, group_network};
 use thinfer_core::schedule::Clock;
 use thinfer_core::train::{ChainSpec, Freezing, Schedules, Trace};
-use thinfer_data::{Bundle, ImageData, Task};
+use thinfer_data::{Bundle, Data, ImageData, Task};
 use thinfer_data::{Error, Result};
 use thinfer_engine::noise::{Key, Stream};
 use thinfer_engine::{Law, Loss, Mixture, Network, Shape};
@@ -77,6 +77,15 @@ impl From<&ImageData> for Problem<'_> {
         let inputs =
             ProblemInputs::Image { shape: data.train.shape(), classes: data.classes.len() };
         Self { train_rows: data.train.rows(), fingerprint: data.fingerprint, inputs }
+    }
+}
+
+impl<'a> From<&'a Data> for Problem<'a> {
+    fn from(data: &'a Data) -> Self {
+        match data {
+            Data::Table(data) => data.into(),
+            Data::Images(data) => data.into(),
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 
 pub mod config;
 pub mod evaluate;
+pub mod evaluated;
 pub mod experiment;
 pub mod images;
 pub mod predict;

@@ -12,15 +12,15 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
-use thinfer_core::device::Device;
+use thinfer_core::device::{Device, OnCuda};
 use thinfer_core::posterior::{Posterior, SampleRule};
 use thinfer_core::train::{
-    ChainResult, ChainSpec, Examples, Observer, Setting, Silent, load_results, run_chains,
+    ChainResult, ChainSpec, Observer, Setting, Silent, load_results, run_chains,
 };
 use thinfer_data::files::{claim, sealed_json, write_whole};
 use thinfer_data::images::Broken;
 use thinfer_data::memory::available_memory;
-use thinfer_data::{Bundle, ImageData, Schema};
+use thinfer_data::{Bundle, Data, Schema};
 use thinfer_data::{Error, Result};
 use thinfer_engine::augment::Augment;
 use thinfer_engine::{Network, Shape};
@@ -33,7 +33,7 @@ pub use self::remove::remove_samples;
 use self::resume::check_data;
 pub use self::test_rows::some_test_rows;
 use crate::config::Config;
-use crate::evaluate::{Evaluation, blown_up_chains, evaluate, untrained_loss};
+use crate::evaluate::{blown_up_chains, untrained_loss};
 use crate::experiment::{Problem, ProblemInputs, build_network, chain_specs};
 pub use thinfer_data::files::Claim;
 
@@ -81,8 +81,6 @@ pub struct RunInfo {
     pub unreadable: Broken,
 }
 
-const NOT_A_TABLE: &str = "the run was trained on images, not on a table";
-
 fn cpu() -> String {
     "cpu".to_owned()
 }
@@ -121,6 +119,40 @@ pub struct ImageInputs {
     pub sd: Vec<f32>,
 }
 
+impl Inputs {
+    fn of(data: &Data) -> Self {
+        match data {
+            Data::Table(data) => Self::Table(TableInputs {
+                schema: data.schema.clone(),
+                groups: data.groups.clone(),
+                names: data.names.clone(),
+            }),
+            Data::Images(data) => Self::Images(ImageInputs {
+                shape: data.train.shape(),
+                classes: data.classes.clone(),
+                mean: data.augment.mean().to_vec(),
+                sd: data.augment.sd().to_vec(),
+            }),
+        }
+    }
+
+    /// How images become inputs, where a row is one.
+    pub fn image(&self) -> Option<&ImageInputs> {
+        match self {
+            Inputs::Images(images) => Some(images),
+            Inputs::Table(_) => None,
+        }
+    }
+
+    /// How a table becomes inputs, where a row is one of a table.
+    pub fn table(&self) -> Option<&TableInputs> {
+        match self {
+            Inputs::Table(table) => Some(table),
+            Inputs::Images(_) => None,
+        }
+    }
+}
+
 impl RunInfo {
     /// The chains that blew up.
     pub fn blown_up(&self, results: &[ChainResult]) -> Vec<u32> {
@@ -132,7 +164,8 @@ impl RunInfo {
         self.config.sample_rule().without(&self.blown_up(results))
     }
 
-    fn posterior(&self, results: &[ChainResult]) -> Posterior {
+    /// The posterior of these chains: the samples that the run keeps.
+    pub fn posterior(&self, results: &[ChainResult]) -> Posterior {
         let members = results.iter().flat_map(|r| r.snapshots.clone()).collect();
         let all = Posterior { network: self.network.clone(), members };
         all.kept(&self.sample_rule(results))
@@ -140,20 +173,14 @@ impl RunInfo {
 
     /// How a table becomes inputs, or that this run has images.
     pub fn table(&self) -> Result<&TableInputs> {
-        match &self.inputs {
-            Inputs::Table(table) => Ok(table),
-            Inputs::Images(_) => Err(Error::Data(NOT_A_TABLE.into())),
-        }
+        let problem = "the run was trained on images, not on a table";
+        self.inputs.table().ok_or_else(|| Error::Data(problem.into()))
     }
 
     /// How images become inputs, or that this run has a table.
     pub fn images(&self) -> Result<&ImageInputs> {
-        match &self.inputs {
-            Inputs::Images(images) => Ok(images),
-            Inputs::Table(_) => {
-                Err(Error::Data("the run was trained on a table, not on images".into()))
-            }
-        }
+        let problem = "the run was trained on a table, not on images";
+        self.inputs.image().ok_or_else(|| Error::Data(problem.into()))
     }
 }
 
@@ -164,70 +191,31 @@ impl ImageInputs {
     }
 }
 
-/// A finished or reopened run on a table or on images.
-pub enum Trained {
-    /// On a table.
-    Table(Run),
-    /// On images.
-    Images(ImageRun),
-}
-
-impl Trained {
-    /// What the run says about itself.
-    pub fn info(&self) -> &RunInfo {
-        match self {
-            Trained::Table(run) => &run.info,
-            Trained::Images(run) => &run.info,
-        }
-    }
-
-    /// How long this call trained.
-    pub fn seconds(&self) -> f64 {
-        match self {
-            Trained::Table(run) => run.seconds,
-            Trained::Images(run) => run.seconds,
-        }
-    }
-
-    /// The run on a table, or that it was one on images.
-    pub fn table(self) -> Result<Run> {
-        match self {
-            Trained::Table(run) => Ok(run),
-            Trained::Images(_) => Err(Error::Data(NOT_A_TABLE.into())),
-        }
-    }
-
-    /// What its chains found.
-    pub fn results(&self) -> &[ChainResult] {
-        match self {
-            Trained::Table(run) => &run.results,
-            Trained::Images(run) => &run.results,
-        }
-    }
-}
-
-/// A finished or reopened run on images.
-pub struct ImageRun {
-    /// What it says about itself.
-    pub info: RunInfo,
-    /// Its data.
-    pub data: ImageData,
-    /// What its chains found.
-    pub results: Vec<ChainResult>,
-    /// How long this call trained.
-    pub seconds: f64,
-}
-
-/// A finished or reopened run on a table.
+/// A finished or reopened run.
 pub struct Run {
     /// What it says about itself.
     pub info: RunInfo,
-    /// Its data.
-    pub data: Bundle,
+    /// Its data, which alone says whether it is on a table or on images.
+    pub data: Data,
     /// What its chains found.
     pub results: Vec<ChainResult>,
     /// How long this call trained.
     pub seconds: f64,
+}
+
+impl Run {
+    /// The posterior: the samples that the run keeps.
+    pub fn posterior(&self) -> Posterior {
+        self.info.posterior(&self.results)
+    }
+
+    /// The GPU that `device` names, as this run computes on it; tables are predicted on the CPU.
+    pub fn on(&self, device: Device) -> Result<Option<OnCuda>> {
+        match self.data.images() {
+            Some(_) => OnCuda::open(device, self.info.config.train.precision.into()),
+            None => Ok(None),
+        }
+    }
 }
 
 /// What a run in a folder tells while it works.
@@ -250,61 +238,9 @@ pub struct Control<'a> {
     pub device_name: &'a str,
 }
 
-/// Data of either kind.
-enum Data {
-    Table(Bundle),
-    Images(ImageData),
-}
-
-impl Data {
-    fn load(config: &Config) -> Result<Self> {
-        Ok(if config.data.kind.is_images() {
-            Data::Images(ImageData::load(&config.data, config.seed)?)
-        } else {
-            Data::Table(Bundle::load(&config.data, config.seed)?)
-        })
-    }
-
-    fn problem(&self) -> Problem<'_> {
-        match self {
-            Data::Table(data) => data.into(),
-            Data::Images(data) => data.into(),
-        }
-    }
-
-    fn examples(&self) -> Examples<'_> {
-        match self {
-            Data::Table(data) => (&data.train).into(),
-            Data::Images(data) => data.into(),
-        }
-    }
-
-    fn notes(&self) -> &[String] {
-        match self {
-            Data::Table(data) => &data.notes,
-            Data::Images(data) => &data.notes,
-        }
-    }
-
-    /// Images that are known to be unreadable by now.
-    fn broken(&self) -> Broken {
-        match self {
-            Data::Table(_) => Broken::default(),
-            Data::Images(data) => data.broken(),
-        }
-    }
-
-    fn with(self, info: RunInfo, results: Vec<ChainResult>, seconds: f64) -> Trained {
-        match self {
-            Data::Table(data) => Trained::Table(Run { info, data, results, seconds }),
-            Data::Images(data) => Trained::Images(ImageRun { info, data, results, seconds }),
-        }
-    }
-}
-
 /// Trains what a configuration asks for, in a folder.
-pub fn train(config: &Config, folder: &Path, mode: Mode, control: &Control<'_>) -> Result<Trained> {
-    train_and_hold(config, folder, mode, control, 0).map(|(trained, _)| trained)
+pub fn train(config: &Config, folder: &Path, mode: Mode, control: &Control<'_>) -> Result<Run> {
+    train_and_hold(config, folder, mode, control, 0).map(|(run, _)| run)
 }
 
 /// The same on so many threads of the CPU, where other runs need the others; 0 is all of them. Nobody
@@ -316,12 +252,12 @@ pub fn train_and_hold(
     mode: Mode,
     control: &Control<'_>,
     threads: usize,
-) -> Result<(Trained, Claim)> {
+) -> Result<(Run, Claim)> {
     folder::look(config, folder, mode, &Silent)?;
-    let data = Data::load(config)?;
-    let specs = chain_specs(config, data.problem())?;
+    let data = Data::load(&config.data, config.seed)?;
+    let specs = chain_specs(config, &data)?;
     let mut info = describe(config, &data, &specs, control)?;
-    let work = Work::of(data.examples(), info.rows.2, control.device, threads);
+    let work = Work::of((&data).into(), info.rows.2, control.device, threads);
     let plan = MemoryPlan::new(&specs, &work);
     memory::check(&plan, &specs, &work, config, available_memory())?;
     control.observer.begins(&info, plan.total());
@@ -356,7 +292,7 @@ pub fn train_and_hold(
         threads,
         device: control.device,
     };
-    let results = run_chains(specs, data.examples(), &setting).map_err(Error::while_training)?;
+    let results = run_chains(specs, &data, &setting).map_err(Error::while_training)?;
     let mut broken = data.broken();
     if broken.train.len() > info.unreadable.train.len() {
         Broken { test: Vec::new(), ..broken.clone() }.notes().iter().for_each(notice);
@@ -371,21 +307,22 @@ pub fn train_and_hold(
     info.unreadable = broken;
     write_whole(&folder.join("history.csv"), history_csv(&results).as_bytes())
         .map_err(Error::while_training)?;
-    Ok((data.with(info, results, started.elapsed().as_secs_f64()), claimed))
+    let seconds = started.elapsed().as_secs_f64();
+    Ok((Run { info, data, results, seconds }, claimed))
 }
 
 /// Opens a run to look at it; what it has so far is enough.
-pub fn open(folder: &Path, observer: &dyn Observer) -> Result<Trained> {
+pub fn open(folder: &Path, observer: &dyn Observer) -> Result<Run> {
     let info = read_info(folder, observer)?;
-    let data = Data::load(&info.config)?;
-    if data.problem().fingerprint != info.data_fingerprint {
+    let data = Data::load(&info.config.data, info.config.seed)?;
+    if data.fingerprint() != info.data_fingerprint {
         return Err(Error::store(
             folder,
             "the data that the run was trained on has changed; restore it to look at this run",
         ));
     }
-    let results = load_results(chain_specs(&info.config, data.problem())?, folder, observer)?;
-    Ok(data.with(info, results, 0.0))
+    let results = load_results(chain_specs(&info.config, &data)?, folder, observer)?;
+    Ok(Run { info, data, results, seconds: 0.0 })
 }
 
 /// Opens only what the chains of a run found: its training data is not needed.
@@ -432,44 +369,17 @@ fn describe(
     specs: &[ChainSpec],
     control: &Control<'_>,
 ) -> Result<RunInfo> {
-    let (inputs, rows) = match data {
-        Data::Table(data) => {
-            let table = TableInputs {
-                schema: data.schema.clone(),
-                groups: data.groups.clone(),
-                names: data.names.clone(),
-            };
-            let rows = (data.train.rows(), data.validation.rows(), data.test.rows());
-            (Inputs::Table(table), rows)
-        }
-        Data::Images(data) => {
-            let images = ImageInputs {
-                shape: data.train.shape(),
-                classes: data.classes.clone(),
-                mean: data.augment.mean().to_vec(),
-                sd: data.augment.sd().to_vec(),
-            };
-            (Inputs::Images(images), (data.train.rows(), 0, data.test.rows()))
-        }
-    };
     let network = match specs.first() {
         Some(spec) => spec.network.clone(),
-        None => build_network(config, data.problem())?,
+        None => build_network(config, data)?,
     };
     Ok(RunInfo {
         thinfer: env!("CARGO_PKG_VERSION").to_owned(),
         config: config.clone(),
-        inputs,
-        rows,
-        data_fingerprint: data.problem().fingerprint,
-        untrained_loss: match data {
-            Data::Table(data) => {
-                untrained_loss(network.loss(), network.output_len(), data.train.targets())
-            }
-            Data::Images(data) => {
-                untrained_loss(network.loss(), network.output_len(), data.train.labels())
-            }
-        },
+        inputs: Inputs::of(data),
+        rows: data.rows(),
+        data_fingerprint: data.fingerprint(),
+        untrained_loss: untrained_loss_on(&network, data),
         network,
         device: control.device_name.to_owned(),
         cores: std::thread::available_parallelism().map_or(1, usize::from),
@@ -477,6 +387,15 @@ fn describe(
         notes: data.notes().to_vec(),
         unreadable: data.broken(),
     })
+}
+
+/// The mean training loss of a network that answers 0.
+fn untrained_loss_on(network: &Network, data: &Data) -> Option<f64> {
+    let (loss, outputs) = (network.loss(), network.output_len());
+    match data {
+        Data::Table(data) => untrained_loss(loss, outputs, data.train.targets()),
+        Data::Images(data) => untrained_loss(loss, outputs, data.train.labels()),
+    }
 }
 
 /// Writes a value as JSON, whole or not at all, with a checksum as the last member of the object.
@@ -523,25 +442,6 @@ fn history_csv(results: &[ChainResult]) -> String {
         }
     }
     text
-}
-
-impl Run {
-    /// The posterior: the samples that the run keeps.
-    pub fn posterior(&self) -> Posterior {
-        self.info.posterior(&self.results)
-    }
-
-    /// Scores on the test rows, variables, size, and what the chains did.
-    pub fn evaluate(&self) -> Result<Evaluation> {
-        evaluate(&self.info.config, &self.info.network, &self.data, &self.results)
-    }
-}
-
-impl ImageRun {
-    /// The posterior: the samples that the run keeps.
-    pub fn posterior(&self) -> Posterior {
-        self.info.posterior(&self.results)
-    }
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 pub mod bench;
 pub mod compare;
 pub mod export;
+pub mod finish;
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod linear;

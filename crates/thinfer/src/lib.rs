@@ -33,10 +33,10 @@ pub use thinfer_core::{
 pub use thinfer_data as data;
 pub use thinfer_data::{Error, Result, threads};
 pub use thinfer_engine as engine;
-pub use thinfer_run::{config, evaluate, experiment, images, predict, registry, run};
+pub use thinfer_run::{config, evaluate, evaluated, experiment, images, predict, registry, run};
 #[doc(hidden)]
 pub use thinfer_study::fuzzing;
 pub use thinfer_study::{
-    bench, compare, export, linear, machine, report, reproduce, select, selectors, selftest,
-    subnetwork,
+    bench, compare, export, finish, linear, machine, report, reproduce, select, selectors,
+    selftest, subnetwork,
 };

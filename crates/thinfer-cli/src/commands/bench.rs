@@ -1,3 +1,5 @@
+//! `thinfer bench`: how fast a machine is.
+
 use thinfer::Error;
 use thinfer::bench::{self, Bench, Options, Update, Updates};
 use thinfer::data::memory::human_bytes;

@@ -1,3 +1,5 @@
+//! `thinfer compare`: several runs beside each other.
+
 use std::path::PathBuf;
 
 use serde_json::json;

@@ -1,3 +1,5 @@
+//! `thinfer completions`: the completions of a shell.
+
 use clap::{Args as _, Subcommand};
 use clap_complete::Shell;
 use serde_json::json;

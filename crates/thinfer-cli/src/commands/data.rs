@@ -1,3 +1,5 @@
+//! `thinfer data`: data sets that are got, made and looked at.
+
 use std::path::PathBuf;
 
 use anyhow::Context as _;

@@ -1,3 +1,5 @@
+//! `thinfer doctor`: what the machine has.
+
 use serde_json::json;
 use thinfer::data::memory::human_bytes;
 use thinfer::machine::Cpu;

@@ -1,15 +1,17 @@
+//! `thinfer eval`: the scores of a run.
+
 use std::path::PathBuf;
 
 use serde_json::json;
 use thinfer::Error;
 use thinfer::data::Images;
+use thinfer::finish::to_json;
 use thinfer::images::foreign_images;
 use thinfer::run::RunInfo;
 
 use crate::context::Context;
 use crate::device::DeviceArgs;
-use crate::worth::Worth;
-use crate::{output, run_folder, summary};
+use crate::{evaluated_run, output, run_folder, summary};
 
 /// Score a run on its test rows or images
 #[derive(clap::Args)]
@@ -42,12 +44,12 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<()> {
     }
     let chosen = args.device.choose()?;
     let run = run_folder::open(&args.run, context)?;
-    if run.info().images().is_ok() {
+    if run.info.images().is_ok() {
         chosen.tell(context);
     }
-    let foreign = args.foreign(run.info(), context)?;
-    let worth = Worth::of(&run, &foreign, &chosen)?;
-    let evaluation = worth.json()?;
+    let foreign = args.foreign(&run.info, context)?;
+    let evaluated = run.evaluate(&foreign, chosen.device)?;
+    let evaluation = to_json(&evaluated)?;
     let mut extra = Vec::new();
     if let Some(out) = &args.out {
         output::check_free(out, args.force)?;
@@ -55,8 +57,10 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<()> {
         context.say(&format!("wrote {}", out.display()));
         extra.push(("out", json!(out.display().to_string())));
     }
-    context.result(&summary::to_json(&args.run, evaluation, &extra), || worth.text(None))?;
-    worth.check()
+    context.result(&summary::to_json(&args.run, evaluation, &extra), || {
+        evaluated_run::to_text(&run, &evaluated, None)
+    })?;
+    evaluated_run::check(&run, &evaluated)
 }
 
 impl Args {

@@ -1,3 +1,5 @@
+//! `thinfer export`: samples of a run in other formats.
+
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 

@@ -1,3 +1,5 @@
+//! `thinfer methods`: the methods and their keys.
+
 use serde_json::json;
 use thinfer::Error;
 use thinfer::config::keys::Key;

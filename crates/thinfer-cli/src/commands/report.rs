@@ -1,10 +1,11 @@
+//! `thinfer report`: a run as one HTML file.
+
 use std::path::PathBuf;
 
 use serde_json::json;
 
 use crate::context::Context;
 use crate::device::DeviceArgs;
-use crate::worth::Worth;
 use crate::{output, run_folder};
 
 /// Write a report of a run: one HTML file that needs nothing else
@@ -30,13 +31,13 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<()> {
     args.out.as_deref().map_or(Ok(()), |out| output::check(out, args.force))?;
     let chosen = args.device.choose()?;
     let run = run_folder::open(&args.run, context)?;
-    if run.info().images().is_ok() {
+    if run.info.images().is_ok() {
         chosen.tell(context);
     }
     // The report in the run's own folder is renewed.
     let path = args.out.clone().unwrap_or_else(|| args.run.join("report.html"));
     output::check(&path, true)?;
-    let report = Worth::of(&run, &[], &chosen)?.report()?;
+    let report = thinfer::report::of_run(&run, &run.evaluate(&[], chosen.device)?)?;
     output::check_free(&path, args.force || args.out.is_none())?;
     thinfer::run::write_text(&path, &report)?;
     let shown = path.display().to_string();

@@ -1,3 +1,5 @@
+//! `thinfer select`: the variables of a table that matter.
+
 use std::path::PathBuf;
 
 use thinfer::config::TaskChoice;

@@ -1,3 +1,5 @@
+//! `thinfer selftest`: whether the machine computes what it should.
+
 use std::path::PathBuf;
 use std::time::Instant;
 

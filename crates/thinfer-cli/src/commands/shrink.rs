@@ -1,3 +1,5 @@
+//! `thinfer shrink`: the smaller network, with a proof.
+
 use std::path::{Path, PathBuf};
 
 use serde_json::json;

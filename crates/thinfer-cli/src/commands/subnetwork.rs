@@ -1,9 +1,9 @@
+//! `thinfer subnetwork`: the samples of a run with most weights shared.
+
 use std::path::PathBuf;
 
 use serde_json::json;
-use thinfer::device::OnCuda;
 use thinfer::evaluate::Scores;
-use thinfer::run::Trained;
 use thinfer::subnetwork::{Row, Study, study};
 use thinfer::{Error, Result};
 
@@ -51,17 +51,11 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<()> {
     check("--share", args.share)?;
     let chosen = args.device.choose()?;
     let run = run_folder::open(&args.run, context)?;
-    if run.info().images().is_ok() {
+    if run.info.images().is_ok() {
         chosen.tell(context);
     }
-    let on = match &run {
-        Trained::Images(run) => {
-            OnCuda::open(chosen.device, run.info.config.train.precision.into())?
-        }
-        Trained::Table(_) => None,
-    };
-    let (samples, study) = study(&run, args.chain, &args.shares, on.as_ref())?;
-    let chains = run.info().config.chains;
+    let (samples, study) = study(&run, args.chain, &args.shares, chosen.device)?;
+    let chains = run.info.config.chains;
     if chains > 1 && args.chain.is_none() {
         context.notice(&format!(
             "samples share weights inside a chain; these are of chain {}, the first of {chains}. Take another one with --chain",

@@ -1,14 +1,16 @@
+//! `thinfer train`: a run in a folder.
+
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
 use thinfer::config::Config;
+use thinfer::finish::{Files, Keys, finish, to_json};
 use thinfer::run::{self, Control, Mode};
 
 use crate::context::Context;
 use crate::device::DeviceArgs;
 use crate::progress::Progress;
-use crate::worth::Worth;
-use crate::{interrupt, shell, summary};
+use crate::{evaluated_run, interrupt, shell, summary};
 
 /// Train and prune a network, from one configuration file
 #[derive(clap::Args)]
@@ -68,22 +70,18 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<()> {
         "interrupted after training; evaluate the run with `{}`",
         args.resuming(&folder)
     ));
-    let worth = Worth::of(&run, &[], &chosen)?;
-    let evaluation = worth.json()?;
-    let evaluation_path = folder.join("evaluation.json");
-    run::write_json(&evaluation_path, &evaluation)?;
-    let report_path = folder.join("report.html");
-    run::write_text(&report_path, &worth.report()?)?;
+    let evaluated = run.evaluate(&[], chosen.device)?;
+    let Files { evaluation, report } = finish(&run, &evaluated, &folder, Keys::Sorted)?;
     let files = json!({
-        "evaluation": evaluation_path.display().to_string(),
-        "report": report_path.display().to_string(),
+        "evaluation": evaluation.display().to_string(),
+        "report": report.display().to_string(),
     });
-    let extra = [("seconds", json!(run.seconds())), ("files", files)];
-    context.result(&summary::to_json(&folder, evaluation, &extra), || {
-        worth.text(Some(run.seconds()))
+    let extra = [("seconds", json!(run.seconds)), ("files", files)];
+    context.result(&summary::to_json(&folder, to_json(&evaluated)?, &extra), || {
+        evaluated_run::to_text(&run, &evaluated, Some(run.seconds))
     })?;
-    context.say(&format!("wrote {} and {}", evaluation_path.display(), report_path.display()));
-    worth.check()
+    context.say(&format!("wrote {} and {}", evaluation.display(), report.display()));
+    evaluated_run::check(&run, &evaluated)
 }
 
 impl Args {

@@ -55,7 +55,7 @@ impl SampleRule {
     /// chain is always kept, so that a run which has not got beyond its burn-in has something to show.
     pub fn kept(&self, samples: &[&Snapshot]) -> Vec<usize> {
         let chains: Vec<Vec<usize>> = self
-            .settled(samples)
+            .after_burn_in(samples)
             .into_iter()
             .map(|chain| {
                 let last = chain.last().copied();
@@ -69,7 +69,7 @@ impl SampleRule {
     }
 
     /// The same without thinning and before chains are made equal, chain by chain: what tells whether they agree.
-    pub fn settled(&self, samples: &[&Snapshot]) -> Vec<Vec<usize>> {
+    pub fn after_burn_in(&self, samples: &[&Snapshot]) -> Vec<Vec<usize>> {
         let mut chains: Vec<Vec<usize>> = Vec::new();
         for (at, sample) in samples.iter().enumerate() {
             match chains.last_mut() {

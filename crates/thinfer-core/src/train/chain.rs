@@ -331,7 +331,7 @@ impl Chain {
         let [tick, ..] = ticks[..] else { return Ok(()) };
         if first == 0 {
             if self.spec.method.reads_state(tick.epoch) {
-                cuda.settle(&mut self.arena)?;
+                cuda.synchronise(&mut self.arena)?;
             }
             self.spec.method.epoch(&mut self.arena, tick);
             self.loss_sum = 0.0;
@@ -358,9 +358,9 @@ impl Chain {
     }
 
     /// Brings everything that a checkpoint holds to the host.
-    pub fn settle(&mut self) -> Result<()> {
+    pub fn synchronise(&mut self) -> Result<()> {
         match &mut self.cuda {
-            Some(cuda) => cuda.settle(&mut self.arena),
+            Some(cuda) => cuda.synchronise(&mut self.arena),
             None => Ok(()),
         }
     }
@@ -391,13 +391,13 @@ impl Chain {
         // What the method keeps to itself is large and looked at now and then only.
         let mut state_is_here = true;
         if let Some(cuda) = cuda.as_deref_mut() {
-            cuda.settle_weights(&mut self.arena)?;
+            cuda.download_weights(&mut self.arena)?;
             state_is_here = (epoch + 1).is_multiple_of(STATE_EVERY)
                 || sampled
                 || last
                 || scored && self.spec.method.sample_reads_state();
             if state_is_here {
-                cuda.settle(&mut self.arena)?;
+                cuda.synchronise(&mut self.arena)?;
             }
         }
         let broken = |weights: &[f32]| weights.iter().any(|w| !w.is_finite());

@@ -112,7 +112,7 @@ impl CudaChain {
             _ => false,
         };
         if !same || self.held != *held {
-            self.settle_state(arena)?;
+            self.download_state(arena)?;
             (self.session, self.part) = (None, cut.map(|cut| Part::new(cut, arena)));
             self.held = held.clone();
         }
@@ -185,7 +185,7 @@ impl CudaChain {
     }
 
     /// Brings weights and statistics to the host.
-    pub(crate) fn settle_weights(&mut self, arena: &mut Arena) -> Result<()> {
+    pub(crate) fn download_weights(&mut self, arena: &mut Arena) -> Result<()> {
         let Some(session) = self.session.as_ref().filter(|_| self.ahead.weights) else {
             return Ok(());
         };
@@ -201,7 +201,7 @@ impl CudaChain {
     }
 
     /// Brings what only the method reads to the host.
-    fn settle_state(&mut self, arena: &mut Arena) -> Result<()> {
+    fn download_state(&mut self, arena: &mut Arena) -> Result<()> {
         let Some(session) = self.session.as_ref().filter(|_| self.ahead.state) else {
             return Ok(());
         };
@@ -217,9 +217,9 @@ impl CudaChain {
     }
 
     /// Brings everything to the host.
-    pub(crate) fn settle(&mut self, arena: &mut Arena) -> Result<()> {
-        self.settle_weights(arena)?;
-        self.settle_state(arena)
+    pub(crate) fn synchronise(&mut self, arena: &mut Arena) -> Result<()> {
+        self.download_weights(arena)?;
+        self.download_state(arena)
     }
 }
 

@@ -1,6 +1,6 @@
 //! What a chain learns from.
 
-use thinfer_data::ImageData;
+use thinfer_data::{Data, ImageData};
 use thinfer_engine::Dataset;
 
 /// Rows to learn from.
@@ -21,6 +21,15 @@ impl<'a> From<&'a Dataset> for Examples<'a> {
 impl<'a> From<&'a ImageData> for Examples<'a> {
     fn from(data: &'a ImageData) -> Self {
         Self::Images(data)
+    }
+}
+
+impl<'a> From<&'a Data> for Examples<'a> {
+    fn from(data: &'a Data) -> Self {
+        match data {
+            Data::Table(data) => (&data.train).into(),
+            Data::Images(data) => data.into(),
+        }
     }
 }
 

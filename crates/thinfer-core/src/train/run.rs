@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 
 use thinfer_data::files::{self, regular};
 use thinfer_data::images::Speed;
-use thinfer_data::threads::{self, Threads};
+use thinfer_data::jobs;
+use thinfer_data::threads::Threads;
 use thinfer_data::{Error, Result};
 use thinfer_engine::Network;
 use thinfer_engine::cuda::Gpu;
@@ -134,43 +135,12 @@ pub fn run_chains<'a>(
 ) -> Result<Vec<ChainResult>> {
     let data = data.into();
     let (side_by_side, threads_each) = division(specs.len(), setting.threads);
-    let next = std::sync::Mutex::new(specs.into_iter());
-    let results = std::sync::Mutex::new(Vec::new());
-    let failed = AtomicBool::new(false);
-    let work = || -> Result<()> {
-        // Each chain has its own threads: chains never wait for each other's pieces.
-        let pool = Threads::new(threads_each);
-        loop {
-            let spec = next.lock().ok().and_then(|mut next| next.next());
-            let Some(spec) = spec else { return Ok(()) };
-            if failed.load(Ordering::Relaxed) {
-                return Ok(());
-            }
-            let result = pool.install(|| run_chain(spec, data, setting));
-            if result.is_err() {
-                failed.store(true, Ordering::Relaxed);
-            }
-            let result = result?;
-            if let Ok(mut results) = results.lock() {
-                results.push(result);
-            }
-        }
-    };
-    let outcomes: Vec<Result<()>> = threads::side_by_side(side_by_side, work);
-    // An interrupt of one chain is an interrupt of all; a failure is more important than that.
-    let mut interrupted = None;
-    for outcome in outcomes {
-        match outcome {
-            Err(error @ Error::Interrupted(_)) => interrupted = Some(error),
-            Err(error) => return Err(error),
-            Ok(()) => {}
-        }
-    }
-    if let Some(error) = interrupted {
-        return Err(error);
-    }
-    let mut results = results.into_inner().unwrap_or_default();
-    results.sort_by_key(|r: &ChainResult| r.chain);
+    // Each chain has its own threads: chains never wait for each other's pieces.
+    let own_threads = || Threads::new(threads_each);
+    let mut results = jobs::run_with(specs, side_by_side, own_threads, |threads, _, spec| {
+        threads.install(|| run_chain(spec, data, setting))
+    })?;
+    results.sort_by_key(|result| result.chain);
     Ok(results)
 }
 
@@ -302,7 +272,7 @@ struct Store {
 impl Store {
     /// Gives the writer the samples that it has not got yet, then the checkpoint that lists them.
     fn save(&mut self, chain: &mut Chain, times: &mut Times, folder: &Path) -> Result<()> {
-        chain.settle()?;
+        chain.synchronise()?;
         let spec = chain.spec();
         for snapshot in &chain.snapshots()[self.samples..] {
             let path = snapshot_path(folder, spec.chain, snapshot.epoch);

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use rayon::prelude::*;
 
 use super::broken::counted;
-use super::own::{Listing, entries, file_name};
+use super::link_guard::LinkGuard;
 use super::problem;
 use super::stream::Item;
-use super::trail::Trail;
+use super::user_images::{Listing, entries, file_name};
 use crate::error::Result;
 
 /// What the test part is called; the first that is there is used. `test` comes last, since that of ImageNet
@@ -91,14 +91,14 @@ fn classes(part: &Path) -> Result<Vec<Class>> {
         };
         return Err(problem(part, text));
     }
-    let trail = Trail::start(part)?;
+    let guard = LinkGuard::start(part)?;
     folders
         .into_par_iter()
         .filter_map(|folder| {
             let class = || -> Result<Option<Class>> {
-                let Some(trail) = trail.down(folder)? else { return Ok(None) };
+                let Some(guard) = guard.down(folder)? else { return Ok(None) };
                 let mut class = Class { name: file_name(folder), files: Vec::new(), ignored: 0 };
-                walk(folder, &trail, &mut class)?;
+                walk(folder, &guard, &mut class)?;
                 Ok(Some(class))
             };
             class().transpose()
@@ -106,15 +106,15 @@ fn classes(part: &Path) -> Result<Vec<Class>> {
         .collect()
 }
 
-fn walk(folder: &Path, trail: &Trail<'_>, class: &mut Class) -> Result<()> {
+fn walk(folder: &Path, guard: &LinkGuard<'_>, class: &mut Class) -> Result<()> {
     for path in entries(folder)?.into_iter().filter(|path| !is_hidden(path)) {
         let Ok(metadata) = path.metadata() else {
             class.ignored += 1;
             continue;
         };
         if metadata.is_dir() {
-            if let Some(trail) = trail.down(&path)? {
-                walk(&path, &trail, class)?;
+            if let Some(guard) = guard.down(&path)? {
+                walk(&path, &guard, class)?;
             }
         } else if is_image(&path) {
             class.files.push((path, metadata.len()));

@@ -6,8 +6,8 @@ use rayon::prelude::*;
 use serde::Serialize;
 
 use super::broken::{Unreadable, counted};
-use super::own::Listing;
 use super::stream::Item;
+use super::user_images::Listing;
 use super::{ImageData, cifar, mnist};
 use crate::error::{Error, Result};
 use crate::settings::{DataConfig, DataKind};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use thinfer_engine::augment::Augment;
 
-use super::{Broken, ImageData, ImageSet, Images, cifar, mnist, own, shapes};
+use super::{Broken, ImageData, ImageSet, Images, cifar, mnist, shapes, user_images};
 use crate::error::{Error, Result};
 use crate::settings::{DataConfig, DataKind};
 
@@ -16,7 +16,7 @@ impl ImageData {
             DataKind::Shapes => shapes::load(data, seed),
             DataKind::Mnist | DataKind::FashionMnist => mnist::load(data),
             DataKind::Cifar10 | DataKind::Cifar100 => cifar::load(data),
-            DataKind::Images => own::load(data, seed),
+            DataKind::Images => user_images::load(data, seed),
             other => {
                 Err(Error::config("data.kind", format!("is {}, which has no images", other.name())))
             }

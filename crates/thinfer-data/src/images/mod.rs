@@ -10,9 +10,9 @@ mod folders;
 pub mod fuzzed;
 mod idx;
 mod inspect;
+mod link_guard;
 mod load;
 mod mnist;
-mod own;
 mod pickle;
 mod picture;
 mod prefetch;
@@ -23,7 +23,7 @@ mod shards;
 mod stream;
 #[cfg(test)]
 mod testing;
-mod trail;
+mod user_images;
 
 use std::fmt::Debug;
 use std::sync::Arc;

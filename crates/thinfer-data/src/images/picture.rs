@@ -10,8 +10,8 @@ use thinfer_engine::Shape;
 use super::ImageSet;
 use super::crop::Crop;
 use super::decode::{Header, MOST_BYTES, check_len};
-use super::own::entries;
-use super::trail::Trail;
+use super::link_guard::LinkGuard;
+use super::user_images::entries;
 use crate::error::{Error, Result};
 use crate::files::regular;
 
@@ -45,7 +45,7 @@ pub fn list_pictures(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
     for path in paths {
         let before = found.len();
         if path.is_dir() {
-            walk(path, &Trail::start(path)?, &mut found)?;
+            walk(path, &LinkGuard::start(path)?, &mut found)?;
             if found.len() == before {
                 return Err(Error::Data(format!(
                     "{} has no pictures below it; give .jpg or .png files, or a folder of them",
@@ -59,12 +59,12 @@ pub fn list_pictures(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-fn walk(folder: &Path, trail: &Trail<'_>, found: &mut Vec<PathBuf>) -> Result<()> {
+fn walk(folder: &Path, guard: &LinkGuard<'_>, found: &mut Vec<PathBuf>) -> Result<()> {
     for entry in entries(folder)? {
         let ending = entry.extension().and_then(|e| e.to_str()).map(str::to_lowercase);
         if entry.is_dir() {
-            if let Some(trail) = trail.down(&entry)? {
-                walk(&entry, &trail, found)?;
+            if let Some(guard) = guard.down(&entry)? {
+                walk(&entry, &guard, found)?;
             }
         } else if ending.is_some_and(|e| ENDINGS.contains(&e.as_str())) {
             found.push(entry);

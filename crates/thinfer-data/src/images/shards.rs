@@ -9,9 +9,9 @@ use std::sync::Arc;
 use rayon::prelude::*;
 use serde_json::Value;
 
-use super::own::{Listing, Part, entries, file_name};
 use super::problem;
 use super::stream::Item;
+use super::user_images::{Listing, Part, entries, file_name};
 use crate::error::{Error, Result};
 use crate::files::regular;
 

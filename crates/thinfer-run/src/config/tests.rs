@@ -1,3 +1,5 @@
+//! Configurations that are read, refused and written again.
+
 use super::*;
 
 fn problem(text: &str, overrides: &[&str]) -> String {

@@ -98,8 +98,8 @@ pub(crate) fn compared_rows(all: usize) -> impl Iterator<Item = usize> + Clone {
 
 impl Convergence {
     pub(crate) fn of(sampled: &Sampled<'_>, rule: &SampleRule) -> Self {
-        let settled: Vec<Vec<usize>> = rule
-            .settled(sampled.samples)
+        let kept: Vec<Vec<usize>> = rule
+            .after_burn_in(sampled.samples)
             .into_iter()
             .map(|chain| {
                 let each = chain.len().div_ceil(SAMPLES).max(1);
@@ -114,7 +114,7 @@ impl Convergence {
             })
             .collect();
         let chains_of = |value: &dyn Fn(usize) -> f64| -> Vec<Vec<f64>> {
-            settled.iter().map(|chain| chain.iter().map(|at| value(*at)).collect()).collect()
+            kept.iter().map(|chain| chain.iter().map(|at| value(*at)).collect()).collect()
         };
         let agreement = |values: &Vec<f64>| Agreement::of(&chains_of(&|at| values[at]));
         let rows = sampled.predictions.first().map_or(0, Vec::len);
@@ -122,8 +122,8 @@ impl Convergence {
             .filter_map(|row| Agreement::of(&chains_of(&|at| sampled.predictions[at][row])))
             .collect();
         Self {
-            chains: settled.len(),
-            samples: settled.iter().map(Vec::len).min().unwrap_or(0),
+            chains: kept.len(),
+            samples: kept.iter().map(Vec::len).min().unwrap_or(0),
             predictions: worst(&of_rows),
             log_likelihood: agreement(&sampled.log_likelihood),
             log_sigma: sampled.log_sigma.as_ref().and_then(agreement),

@@ -1,3 +1,5 @@
+//! Evaluations of small runs on tables.
+
 use thinfer_core::model::mlp;
 
 use super::*;

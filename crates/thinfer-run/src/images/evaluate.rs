@@ -1,4 +1,4 @@
-//! What a run on images is worth: scores on test images, size, and what the chains did.
+//! The evaluation of a run on images: scores on test images, size, and what the chains did.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -13,6 +13,7 @@ use thinfer_data::images::Broken;
 use thinfer_data::{Error, Result};
 use thinfer_engine::Network;
 
+use super::pick::{Pick, pick};
 use crate::evaluate::{Behaviour, Convergence, Quality, Sampled, behaviour, compared_rows};
 
 /// Points of a risk-coverage curve, at most.
@@ -21,6 +22,9 @@ const MOST_POINTS: usize = 200;
 const MOST_CLASSES: usize = 100;
 /// Confusions that are named, at most.
 const MOST_CONFUSIONS: usize = 20;
+
+/// Test images that are picked for each reason.
+const SHOWN: usize = 6;
 
 /// What some chains found, and what their snapshots predict.
 pub struct ImageResults<'a> {
@@ -78,6 +82,32 @@ pub struct ImageScores {
     pub entropy: f64,
     /// Mean mutual information between class and snapshot, in nats; 0 for a single snapshot.
     pub mutual_information: f64,
+}
+
+/// A score as a table names it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct NamedScore {
+    /// Its name where room is short.
+    pub short: &'static str,
+    /// Its name where there is room.
+    pub name: &'static str,
+    /// Its value.
+    pub value: f64,
+}
+
+impl ImageScores {
+    /// The scores behind the accuracy, in the order in which every table shows them.
+    pub fn named(&self) -> Vec<NamedScore> {
+        let score = |short, name, value| NamedScore { short, name, value };
+        vec![
+            score("NLL", "NLL", self.nll),
+            score("Brier", "Brier", self.brier),
+            score("ECE", "ECE", self.ece),
+            score("ECE (mass)", "ECE, equal mass", self.ece_equal_mass),
+            score("AURC", "AURC", self.aurc),
+            score("MI", "Mutual information", self.mutual_information),
+        ]
+    }
 }
 
 impl From<&ImageScores> for Quality {
@@ -202,6 +232,9 @@ pub struct ImageEvaluation {
     /// Images that could not be read: training images that others stood for, and test images that
     /// are not scored.
     pub unreadable: Broken,
+    /// Test images that are worth a look; the JSON leaves them out.
+    #[serde(skip)]
+    pub picks: Vec<Pick>,
 }
 
 /// Evaluates what some chains found; fails where there are no snapshots or test images yet, and
@@ -296,6 +329,7 @@ pub fn evaluate_images(input: &ImageResults<'_>) -> Result<ImageEvaluation> {
         blown_up: input.blown_up.to_vec(),
         snapshots: single,
         unreadable: Broken::default(),
+        picks: pick(&chosen(&headline), labels, classes, SHOWN),
     })
 }
 

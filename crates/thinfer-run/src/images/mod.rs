@@ -1,20 +1,20 @@
-//! Image classification: what networks say about images, what a run on images is worth, how large
+//! Image classification: what networks say about images, scores of a run on images, how large
 //! its network still is, and which images are worth a look.
 
 mod evaluate;
 mod foreign;
 #[cfg(any(test, feature = "testing"))]
 pub mod imagined;
-mod judge;
+mod of_run;
 mod pick;
 mod predict;
 
 pub use evaluate::{
     ClassScores, Confusion, CycleScores, ForeignImages, ForeignScores, ImageEvaluation,
-    ImageResults, ImageScores, SnapshotScores, evaluate_images,
+    ImageResults, ImageScores, NamedScore, SnapshotScores, evaluate_images,
 };
 pub use foreign::{Foreign, foreign_images};
-pub use judge::{Judged, judge};
+pub use of_run::evaluate_image_run;
 pub use pick::{Pick, Reason, pick};
 pub use predict::{ImagePrediction, ImagePredictions, predict_images};
 pub use thinfer_core::classify::{Classifier, classify};

@@ -39,12 +39,7 @@ impl RunObserver for Witness<'_> {
     }
 }
 
-fn trained(
-    config: &Config,
-    folder: &Path,
-    mode: Mode,
-    observer: &dyn RunObserver,
-) -> Result<Trained> {
+fn trained(config: &Config, folder: &Path, mode: Mode, observer: &dyn RunObserver) -> Result<Run> {
     let stop = AtomicBool::new(false);
     let control = Control { stop: &stop, observer, device: Device::Cpu, device_name: "cpu" };
     train(config, folder, mode, &control)
@@ -86,7 +81,7 @@ fn a_run_that_was_finished_in_the_meantime_is_not_replaced() {
     fs::remove_dir_all(&run).unwrap();
     let other = || drop(trained(&ours, &run, Mode::New, &Silent).unwrap());
     let witness = Witness { at_begin: Some(Box::new(other)), ..Witness::default() };
-    assert_eq!(trained(&ours, &run, Mode::Resume, &witness).unwrap().results().len(), 1);
+    assert_eq!(trained(&ours, &run, Mode::Resume, &witness).unwrap().results.len(), 1);
 }
 
 #[cfg(unix)]

@@ -3,15 +3,14 @@
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
-use thinfer_core::device::{Device, OnCuda};
+use thinfer_core::device::Device;
 use thinfer_core::train::{Observer, read_times, snapshot_path};
 use thinfer_data::files::read_json;
 use thinfer_data::{Error, Result};
 use thinfer_run::config::{Config, Members, MethodKind};
-use thinfer_run::images::judge;
-use thinfer_run::run::{Inputs, RunInfo, Trained, method_bytes, open};
+use thinfer_run::run::{RunInfo, method_bytes, open};
 
-/// What a finished run is worth.
+/// The scores of a finished run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Evaluated {
     /// Samples in the posterior.
@@ -62,7 +61,7 @@ pub struct Entry {
     pub finished: bool,
     /// Epochs that the chain which is least far has done.
     pub epochs_done: usize,
-    /// What it is worth, where it is.
+    /// Its scores, where it is finished.
     pub evaluated: Option<Evaluated>,
     /// Seconds of its epochs with the evaluation after them, of the longest chain; none where its
     /// times are not there.
@@ -141,22 +140,13 @@ fn evaluated(
     let json = if let Some(kept) = read_json(path, &advice)? {
         kept
     } else {
-        match open(folder, observer)? {
-            Trained::Table(run) => serde_json::to_value(run.evaluate()?),
-            Trained::Images(run) => {
-                let on = OnCuda::open(device, run.info.config.train.precision.into())?;
-                serde_json::to_value(judge(&run, &[], on.as_ref())?.evaluation)
-            }
-        }
-        .map_err(damaged)?
+        let found = open(folder, observer)?.evaluate(&[], device)?;
+        serde_json::to_value(found).map_err(damaged)?
     };
-    match &info.inputs {
-        Inputs::Images(_) => {
-            serde_json::from_value::<OfImages>(json).map(Evaluated::from).map_err(damaged)
-        }
-        Inputs::Table(_) => {
-            serde_json::from_value::<OfTable>(json).map(Evaluated::from).map_err(damaged)
-        }
+    if info.images().is_ok() {
+        serde_json::from_value::<OfImages>(json).map(Evaluated::from).map_err(damaged)
+    } else {
+        serde_json::from_value::<OfTable>(json).map(Evaluated::from).map_err(damaged)
     }
 }
 

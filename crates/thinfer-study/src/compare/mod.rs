@@ -1,4 +1,4 @@
-//! Several runs on the same data beside each other: what each is worth, and which of them no other one
+//! Several runs on the same data beside each other: the scores of each, and which of them no other one
 //! beats.
 //!
 //! Only what runs say of themselves is read, so neither data nor samples have to be there still; a
@@ -14,7 +14,7 @@ use thinfer_core::device::Device;
 use thinfer_core::train::Observer;
 use thinfer_data::{Error, Result};
 use thinfer_run::config::DataKind;
-use thinfer_run::run::{Inputs, RunInfo, read_info};
+use thinfer_run::run::{RunInfo, read_info};
 
 pub use entry::{Entry, Evaluated};
 pub use front::{Axis, front};
@@ -97,12 +97,9 @@ pub fn compare(folders: &[PathBuf], device: Device, observer: &dyn Observer) -> 
         runs.push(Entry::read(folder, info, device, observer)?);
     }
     let regression = runs.iter().find_map(|run| Some(run.evaluated.as_ref()?.mse.is_some()));
-    let subject = match (&first.inputs, regression) {
-        (Inputs::Images(_), _) => Some(Subject::Images),
-        (Inputs::Table(_), Some(true)) => Some(Subject::Numbers),
-        (Inputs::Table(_), Some(false)) => Some(Subject::Classes),
-        (Inputs::Table(_), None) => None,
-    };
+    let of_table = |regression| if regression { Subject::Numbers } else { Subject::Classes };
+    let images = first.images().is_ok();
+    let subject = if images { Some(Subject::Images) } else { regression.map(of_table) };
     let data = first.config.data.kind.name().to_owned();
     let mut comparison = Comparison { data, subject, runs, front: Vec::new() };
     let sparsity: fn(&Entry) -> Option<f64> = |entry| Some(entry.evaluated.as_ref()?.sparsity);
@@ -112,10 +109,10 @@ pub fn compare(folders: &[PathBuf], device: Device, observer: &dyn Observer) -> 
 
 /// How the data of two runs differ, if they do.
 fn difference(one: &RunInfo, other: &RunInfo) -> Option<String> {
-    match (&one.inputs, &other.inputs) {
-        (Inputs::Images(_), Inputs::Images(_)) | (Inputs::Table(_), Inputs::Table(_)) => {}
-        (_, Inputs::Images(_)) => return Some("is about images, another task".to_owned()),
-        (_, Inputs::Table(_)) => return Some("is about a table, another task".to_owned()),
+    let images = other.images().is_ok();
+    if images != one.images().is_ok() {
+        let subject = if images { "images" } else { "a table" };
+        return Some(format!("is about {subject}, another task"));
     }
     let (kind, wanted) = (other.config.data.kind, one.config.data.kind);
     if kind != wanted {

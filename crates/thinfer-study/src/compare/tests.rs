@@ -1,9 +1,11 @@
+//! Comparisons of small runs.
+
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
 use thinfer_core::train::Silent;
 use thinfer_run::config::Config;
-use thinfer_run::run::{Control, Mode, Trained, remove_samples, train, write_json};
+use thinfer_run::run::{Control, Mode, Run, remove_samples, train, write_json};
 
 use super::*;
 
@@ -28,7 +30,7 @@ const SHAPES: &[&str] = &[
     "prune.warm_up_epochs=0",
 ];
 
-fn trained(folder: &Path, settings: &[&str], more: &[&str]) -> Trained {
+fn trained(folder: &Path, settings: &[&str], more: &[&str]) -> Run {
     let all: Vec<String> = settings.iter().chain(more).map(|s| (*s).to_owned()).collect();
     let config = Config::parse("", &all).unwrap();
     let stop = AtomicBool::new(false);
@@ -46,7 +48,7 @@ fn compared(folders: &[&Path]) -> Result<Comparison> {
 fn runs_on_one_table_are_compared_with_or_without_their_samples() {
     let folder = tempfile::tempdir().unwrap();
     let [dfp, sgd] = ["dfp", "sgd"].map(|name| folder.path().join(name));
-    let run = trained(&dfp, TABLE, &[]).table().unwrap();
+    let run = trained(&dfp, TABLE, &[]);
     trained(&sgd, TABLE, &["method.kind=sgd", "seed=2"]);
     let all = compared(&[&dfp, &sgd]).unwrap();
     assert_eq!((all.subject, all.is_error()), (Some(Subject::Numbers), true));
@@ -54,7 +56,7 @@ fn runs_on_one_table_are_compared_with_or_without_their_samples() {
     assert_eq!([first.method.as_str(), second.method.as_str()], ["em-mcmc, DFP", "sgd"]);
     let weights = run.info.network.params().len();
     assert_eq!([first.memory_bytes, second.memory_bytes], [13 * weights, 9 * weights]);
-    let found = run.evaluate().unwrap();
+    let found = run.evaluate(&[], Device::Cpu).unwrap().table().unwrap().clone();
     let scores = first.evaluated.as_ref().unwrap();
     assert_eq!((scores.mse, scores.coverage90), (found.posterior.mse, found.posterior.coverage90));
     assert_eq!(scores.selected, Some(found.selected.len()));

@@ -8,7 +8,7 @@ use thinfer_core::shrink::{Layout, shrink};
 use thinfer_core::weights::Weights;
 use thinfer_data::{Error, Result};
 use thinfer_engine::{Loss, Network, Scale};
-use thinfer_run::run::{Inputs, RunInfo};
+use thinfer_run::run::RunInfo;
 
 use super::fold::fold_norms;
 
@@ -109,10 +109,8 @@ pub(super) fn parts(
     options: &Options,
 ) -> Result<Vec<Part>> {
     let network = &posterior.network;
-    let columns: Vec<u32> = match &info.inputs {
-        Inputs::Table(_) => (0..network.input_len() as u32).collect(),
-        Inputs::Images(_) => Vec::new(),
-    };
+    let columns = info.inputs.table().map_or(0, |_| network.input_len());
+    let columns: Vec<u32> = (0..columns as u32).collect();
     let mut parts = Vec::new();
     for (number, member) in chosen {
         let weights = Weights { params: member.weights.clone(), stats: member.stats.clone() };
@@ -145,8 +143,5 @@ pub(super) fn parts(
 
 /// Mean and standard deviation of the target, which lead from the network's units to the user's.
 pub(super) fn target_units(info: &RunInfo) -> (f64, f64) {
-    match &info.inputs {
-        Inputs::Table(table) => table.schema.target_scale(),
-        Inputs::Images(_) => (0.0, 1.0),
-    }
+    info.inputs.table().map_or((0.0, 1.0), |table| table.schema.target_scale())
 }

@@ -3,7 +3,7 @@
 use thinfer_data::table::{Kind, Variable};
 use thinfer_data::{Error, Result};
 use thinfer_engine::Loss;
-use thinfer_run::run::{Inputs, RunInfo};
+use thinfer_run::run::RunInfo;
 
 use super::check::LIMIT;
 use super::part::{Part, target_units};
@@ -16,7 +16,7 @@ const COARSE: f64 = 0.01;
 /// What to tell the user about a graph of `parts`. A target so far from zero, for its deviation, that
 /// answers would say nothing is an error.
 pub(super) fn notices(info: &RunInfo, parts: &[Part]) -> Result<Vec<String>> {
-    let Inputs::Table(table) = &info.inputs else { return Ok(Vec::new()) };
+    let Some(table) = info.inputs.table() else { return Ok(Vec::new()) };
     let mut notices = Vec::new();
     let number = matches!(info.network.loss(), Loss::Gaussian { .. });
     let ((mean, sd), name) = (target_units(info), &table.schema.target_name);

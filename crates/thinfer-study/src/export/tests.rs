@@ -1,3 +1,5 @@
+//! Exports that are written and read again.
+
 use std::path::Path;
 
 use thinfer_core::model::{image_network, mlp};

@@ -1,3 +1,5 @@
+//! Linear models against known results.
+
 use thinfer_engine::noise::{Key, Stream};
 
 use super::*;

@@ -4,9 +4,9 @@ use thinfer_core::train::ChainResult;
 use thinfer_data::Task;
 use thinfer_run::config::Config;
 use thinfer_run::evaluate::{Behaviour, Convergence, Evaluation, LEVEL, MOST_CLIPPED, Quality};
-use thinfer_run::run::Run;
 
 use super::chains::steps_done;
+use super::of_table::TableRun;
 use super::page::{
     bullets, count, level, listed, number, number_or_nothing, paragraph, percent, plural, section,
     table,
@@ -22,9 +22,13 @@ const CLIPPED: f64 = MOST_CLIPPED;
 const MISCOVERED: f64 = 0.05;
 
 /// The section about behaviour.
-pub(super) fn section_of(run: &Run, evaluation: &Evaluation, warnings: &[String]) -> String {
+pub(super) fn section_of(
+    run: &TableRun<'_>,
+    evaluation: &Evaluation,
+    warnings: &[String],
+) -> String {
     let seen = &evaluation.behaviour;
-    let steps = steps_done(&run.results, &run.info.config, run.data.train_rows);
+    let steps = steps_done(run.results, &run.info.config, run.data.train_rows);
     let mut html = warned(warnings);
     let spread = target_spread(run);
     let unit = match evaluation.task {
@@ -103,10 +107,10 @@ pub(super) fn clipping(results: &[ChainResult], config: &Config, rows: usize) ->
 }
 
 /// What deserves attention, in words.
-pub(super) fn warnings(run: &Run, evaluation: &Evaluation) -> Vec<String> {
+pub(super) fn warnings(run: &TableRun<'_>, evaluation: &Evaluation) -> Vec<String> {
     let seen = &evaluation.behaviour;
     let mut found = Vec::new();
-    found.extend(unfinished(&run.results, &run.info.config));
+    found.extend(unfinished(run.results, &run.info.config));
     found.extend(of_samples(
         &evaluation.convergence,
         [(&evaluation.posterior).into(), (&evaluation.last).into()],
@@ -136,7 +140,7 @@ pub(super) fn warnings(run: &Run, evaluation: &Evaluation) -> Vec<String> {
             percent(difference / spread)
         ));
     }
-    let steps = steps_done(&run.results, &run.info.config, run.data.train_rows);
+    let steps = steps_done(run.results, &run.info.config, run.data.train_rows);
     found.extend(of_chains(seen, steps, run.data.classes));
     found
 }
@@ -272,7 +276,7 @@ fn wrong_coverage(evaluation: &Evaluation) -> Option<String> {
 
 /// The standard deviation of the target on the test rows in the user's units; of classes the mean
 /// of √(p(1 − p)) over them.
-fn target_spread(run: &Run) -> Option<f64> {
+fn target_spread(run: &TableRun<'_>) -> Option<f64> {
     let targets = run.data.test.targets();
     if targets.is_empty() {
         return None;

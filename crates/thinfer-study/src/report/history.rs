@@ -1,18 +1,18 @@
 //! Loss, schedules and pruning over the epochs.
 
 use thinfer_data::Result;
-use thinfer_run::run::Run;
 
 use super::axis::Axis;
 use super::behaviour::clipping;
 use super::chains::{Chains, Course, WIDE, heights};
 use super::frozen;
+use super::of_table::TableRun;
 use super::page::{Key, count, figure, figures, paragraph, plural, section};
 use super::plots::{Ink, Mark};
 
 /// The sections about the course of the run.
-pub(super) fn sections(run: &Run) -> Result<String> {
-    let chains = Chains::new(&run.results);
+pub(super) fn sections(run: &TableRun<'_>) -> Result<String> {
+    let chains = Chains::new(run.results);
     if chains.are_blank() {
         let nothing = paragraph("The run has no history yet: it stopped before its first record.");
         return Ok(["loss", "schedule", "pruning"]
@@ -28,7 +28,7 @@ pub(super) fn sections(run: &Run) -> Result<String> {
 }
 
 struct History<'a> {
-    run: &'a Run,
+    run: &'a TableRun<'a>,
     chains: Chains<'a>,
 }
 
@@ -50,11 +50,11 @@ impl History<'_> {
         let figure = figure("Mean training loss of an epoch", &plot, &keys, about)?;
         Ok(figures(&[figure])
             + &paragraph(&clipping(
-                &self.run.results,
+                self.run.results,
                 &self.run.info.config,
                 self.run.data.train_rows,
             ))
-            + &frozen::of_chains(&self.run.results, &self.run.info.config))
+            + &frozen::of_chains(self.run.results, &self.run.info.config))
     }
 
     fn schedule(&self) -> Result<String> {

@@ -13,6 +13,7 @@ pub mod figures;
 mod frozen;
 mod history;
 pub mod images;
+mod of_table;
 mod origin;
 mod page;
 mod plots;
@@ -21,24 +22,22 @@ mod raster;
 mod summary;
 mod variables;
 
-use thinfer_data::Result;
-use thinfer_run::evaluate::Evaluation;
+use thinfer_data::{Data, Error, Result};
+use thinfer_run::evaluated::Evaluated;
 use thinfer_run::run::Run;
 
-/// The report of a run, as the text of an HTML file. `evaluation` must be that of the same run.
-pub fn html(run: &Run, evaluation: &Evaluation) -> Result<String> {
-    let warnings = behaviour::warnings(run, evaluation);
-    let body = [
-        summary::head(run, evaluation, warnings.len()),
-        history::sections(run)?,
-        variables::section_of(run, evaluation)?,
-        prediction::section_of(run)?,
-        convergence::section_of(&evaluation.convergence, evaluation.behaviour.adds_noise())?,
-        behaviour::section_of(run, evaluation, &warnings),
-        origin::section_of(run)?,
-    ];
-    let title = format!("{} \u{2013} thinfer", summary::title(&run.info.config));
-    Ok(page::document(&title, &body.concat()))
+use self::of_table::TableRun;
+
+/// The report of a run, as the text of an HTML file. `evaluated` must be that of the same run.
+pub fn of_run(run: &Run, evaluated: &Evaluated) -> Result<String> {
+    let Run { info, data, results, seconds } = run;
+    match (data, evaluated) {
+        (Data::Table(data), Evaluated::Table(found)) => {
+            of_table::html(&TableRun { info, data, results, seconds: *seconds }, found)
+        }
+        (Data::Images(data), Evaluated::Images(found)) => images::of_run(run, data, found),
+        _ => Err(Error::Data("the evaluation is of another run; evaluate this one".into())),
+    }
 }
 
 #[cfg(test)]
@@ -51,7 +50,7 @@ mod tests {
     use thinfer_core::device::Device;
     use thinfer_core::train::Silent;
     use thinfer_run::config::Config;
-    use thinfer_run::evaluate::Temperature;
+    use thinfer_run::evaluate::{Evaluation, Temperature};
     use thinfer_run::run::{Control, Mode, train};
 
     /// A small run: 20 epochs in 2 cycles, 200 rows, 8 columns.
@@ -72,8 +71,8 @@ mod tests {
         let stop = AtomicBool::new(false);
         let control =
             Control { stop: &stop, observer: &Silent, device: Device::Cpu, device_name: "cpu" };
-        let run = train(&config, folder, Mode::New, &control).unwrap().table().unwrap();
-        let evaluation = run.evaluate().unwrap();
+        let run = train(&config, folder, Mode::New, &control).unwrap();
+        let evaluation = run.evaluate(&[], Device::Cpu).unwrap().table().unwrap().clone();
         (run, evaluation)
     }
 
@@ -129,7 +128,7 @@ mod tests {
     }
 
     fn report(run: &Run, evaluation: &Evaluation) -> String {
-        let text = html(run, evaluation).unwrap();
+        let text = of_run(run, &Evaluated::Table(Box::new(evaluation.clone()))).unwrap();
         check_page(&text);
         text
     }
@@ -196,7 +195,7 @@ mod tests {
         let (data, target) = (format!("data.path={}", path.display()), "data.target=<i>kind</i>");
         let more = ["data.kind=table", data.as_str(), target, "model.hidden=[4]"];
         let (run, mut evaluation) = small_run(&folder.path().join("run"), &more);
-        assert_eq!(run.data.classes, 3);
+        assert_eq!(run.data.classes(), 3);
         // Not all equal, so that there are bars with names.
         evaluation.survival.insert("#010001".into(), 0.5);
         let text = report(&run, &evaluation);

@@ -2,16 +2,16 @@
 
 use thinfer_data::Result;
 use thinfer_run::config::Config;
-use thinfer_run::run::Run;
 
+use super::of_table::TableRun;
 use super::page::{bullets, count, element, escape, number, paragraph, section, table};
 
 /// The command that repeats a run.
 const REPEAT: &str = "thinfer train config.toml --out again";
 
 /// The section about the origin of the run.
-pub(super) fn section_of(run: &Run) -> Result<String> {
-    let info = &run.info;
+pub(super) fn section_of(run: &TableRun<'_>) -> Result<String> {
+    let info = run.info;
     let (train, validation, test) = info.rows;
     let mut rows = vec![
         vec!["thinfer".to_owned(), info.thinfer.clone()],

@@ -7,9 +7,9 @@ use thinfer_core::posterior::Predictive;
 use thinfer_data::Result;
 use thinfer_data::table::Target;
 use thinfer_run::evaluate::{LEVEL, reliability};
-use thinfer_run::run::Run;
 
 use super::axis::Axis;
+use super::of_table::TableRun;
 use super::page::{
     Key, count, element, escape, figure, figures, level, paragraph, plural, remark, section,
     table_head,
@@ -26,7 +26,7 @@ const LEVELS: [f64; 10] = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95];
 const CHANCE: f64 = 1.96;
 
 /// The section about predictions.
-pub(super) fn section_of(run: &Run) -> Result<String> {
+pub(super) fn section_of(run: &TableRun<'_>) -> Result<String> {
     let posterior = run.posterior();
     let rows = run.data.test.rows();
     let html = if posterior.members.is_empty() {
@@ -42,7 +42,7 @@ pub(super) fn section_of(run: &Run) -> Result<String> {
     Ok(section("prediction", "Predictions on the test rows", &html))
 }
 
-fn regression(run: &Run, means: &[Vec<f64>], sigmas: &[f64]) -> Result<String> {
+fn regression(run: &TableRun<'_>, means: &[Vec<f64>], sigmas: &[f64]) -> Result<String> {
     let intervals = intervals(run, means, sigmas)?;
     let truth: Vec<f64> = run.data.test.targets().iter().map(|y| f64::from(*y)).collect();
     let below: Vec<f64> = (0..truth.len())
@@ -56,7 +56,7 @@ fn regression(run: &Run, means: &[Vec<f64>], sigmas: &[f64]) -> Result<String> {
 }
 
 /// Intervals, means and truth of some rows, sorted by mean, in the user's units.
-fn intervals(run: &Run, means: &[Vec<f64>], sigmas: &[f64]) -> Result<String> {
+fn intervals(run: &TableRun<'_>, means: &[Vec<f64>], sigmas: &[f64]) -> Result<String> {
     let (shift, scale) = run.data.schema.target_scale();
     let own = |v: f64| shift + scale * v;
     let rows = run.data.test.rows();
@@ -151,7 +151,7 @@ fn calibration(below: &[f64]) -> Result<String> {
     figure("Calibration of intervals", &plot, &keys, about)
 }
 
-fn classification(run: &Run, predictive: &Predictive) -> Result<String> {
+fn classification(run: &TableRun<'_>, predictive: &Predictive) -> Result<String> {
     let bins = reliability(predictive, &run.data.test);
     let diagram = reliability_diagram(&bins)?;
     let Predictive::Classes { classes, .. } = predictive else { return Ok(figures(&[diagram])) };

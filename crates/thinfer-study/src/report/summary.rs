@@ -3,8 +3,8 @@
 use thinfer_data::Task;
 use thinfer_run::config::{Config, DataKind, MethodKind, Preset};
 use thinfer_run::evaluate::{Evaluation, Scores};
-use thinfer_run::run::Run;
 
+use super::of_table::TableRun;
 use super::page::{
     count, element, escape, listed, number_or_nothing, paragraph, percent, percent_or_nothing,
     plural, quantity, remark, section, table,
@@ -44,7 +44,7 @@ pub(super) fn preset_name(preset: Preset) -> &'static str {
 }
 
 /// Title, sentence and tables. `warnings` is how many the chains gave rise to.
-pub(super) fn head(run: &Run, evaluation: &Evaluation, warnings: usize) -> String {
+pub(super) fn head(run: &TableRun<'_>, evaluation: &Evaluation, warnings: usize) -> String {
     let title = element("h1", &escape(&title(&run.info.config)));
     let about = element("p class=\"about\"", &escape(&about(run, evaluation)));
     let sentence = element("p class=\"summary\"", &escape(&sentence(run, evaluation)));
@@ -62,7 +62,7 @@ pub(super) fn head(run: &Run, evaluation: &Evaluation, warnings: usize) -> Strin
     [title, about, sentence, warnings, section("key-figures", "Key figures", &figures)].concat()
 }
 
-fn about(run: &Run, evaluation: &Evaluation) -> String {
+fn about(run: &TableRun<'_>, evaluation: &Evaluation) -> String {
     let config = &run.info.config;
     let (train, validation, test) = evaluation.rows;
     let preset = preset_name(config.preset);
@@ -82,7 +82,7 @@ fn about(run: &Run, evaluation: &Evaluation) -> String {
 }
 
 /// What came out, in a sentence.
-fn sentence(run: &Run, evaluation: &Evaluation) -> String {
+fn sentence(run: &TableRun<'_>, evaluation: &Evaluation) -> String {
     let variables = run.data.names.len();
     let selected = &evaluation.selected;
     let kind = run.info.config.method.kind;
@@ -101,7 +101,7 @@ fn sentence(run: &Run, evaluation: &Evaluation) -> String {
         )
     };
     let (ours, constant) = (&evaluation.posterior, &evaluation.baseline);
-    let worth = match evaluation.task {
+    let scores = match evaluation.task {
         Task::Regression => format!(
             "held-out MSE {} (90\u{a0}% interval coverage {}) against {} for the mean",
             number_or_nothing(ours.mse),
@@ -115,7 +115,7 @@ fn sentence(run: &Run, evaluation: &Evaluation) -> String {
             percent_or_nothing(constant.accuracy)
         ),
     };
-    format!("{chosen}; {worth}.")
+    format!("{chosen}; {scores}.")
 }
 
 fn scores(evaluation: &Evaluation) -> String {
@@ -165,7 +165,7 @@ fn scores(evaluation: &Evaluation) -> String {
     html
 }
 
-fn selection(run: &Run, evaluation: &Evaluation) -> String {
+fn selection(run: &TableRun<'_>, evaluation: &Evaluation) -> String {
     let variables = run.data.names.len();
     let selected = evaluation.selected.len();
     let mut rows = vec![

@@ -2,9 +2,9 @@
 
 use thinfer_data::Result;
 use thinfer_run::evaluate::Evaluation;
-use thinfer_run::run::Run;
 
 use super::axis::Axis;
+use super::of_table::TableRun;
 use super::page::{Key, count, figure, figures, listed, paragraph, percent, plural, section};
 use super::plots::{Ink, Mark, Plot};
 
@@ -24,7 +24,7 @@ struct Variable<'a> {
 }
 
 /// The section about variables.
-pub(super) fn section_of(run: &Run, evaluation: &Evaluation) -> Result<String> {
+pub(super) fn section_of(run: &TableRun<'_>, evaluation: &Evaluation) -> Result<String> {
     let truth = run.data.truth.as_deref();
     let mut all: Vec<Variable<'_>> = run
         .data

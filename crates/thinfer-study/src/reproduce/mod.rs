@@ -1,6 +1,5 @@
 //! The tables and two figures of the paper, made again.
 
-mod farm;
 mod figures;
 mod fixed;
 pub mod images;

@@ -1,13 +1,11 @@
 //! The first stage: chains that prune, each asked on the fold it has not seen.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use thinfer_core::posterior::Posterior;
 use thinfer_core::train::{Observer, Record, Setting, run_chains};
-use thinfer_data::Bundle;
 use thinfer_data::Result;
-use thinfer_data::threads;
+use thinfer_data::{Bundle, jobs};
 use thinfer_engine::Dataset;
 use thinfer_engine::noise::{Key, Stream};
 use thinfer_run::evaluate::live_variables;
@@ -95,33 +93,13 @@ pub(super) fn screen(
         let rows = (&pick(false)[..], &pick(true)[..]);
         screen_fold(data, known, (form, scale), chain, rows, options, &setting)
     };
-    let results = side_by_side(Form::ALL.len() * folds, work)?;
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let all = (0..Form::ALL.len() * folds).collect();
+    let results = jobs::run(all, cores, |_, job| work(job))?;
     let (hidden, linear) = results.split_at(folds);
     let (hidden_gain, hidden) = Screen::of(Form::Hidden, hidden, data.names.len());
     let (linear_gain, linear) = Screen::of(Form::Linear, linear, data.names.len());
     Ok(if linear_gain > hidden_gain { linear } else { hidden })
-}
-
-/// Runs `jobs` jobs on the cores there are; results in order.
-fn side_by_side<T: Send>(jobs: usize, work: impl Fn(usize) -> Result<T> + Sync) -> Result<Vec<T>> {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let next = AtomicUsize::new(0);
-    let results = Mutex::new(Vec::new());
-    threads::side_by_side(cores.min(jobs), || {
-        loop {
-            let job = next.fetch_add(1, Ordering::Relaxed);
-            if job >= jobs {
-                return;
-            }
-            let result = work(job);
-            if let Ok(mut results) = results.lock() {
-                results.push((job, result));
-            }
-        }
-    });
-    let mut results = results.into_inner().unwrap_or_default();
-    results.sort_by_key(|(job, _)| *job);
-    results.into_iter().map(|(_, result)| result).collect()
 }
 
 /// Reports the progress of several chains as one.
@@ -165,14 +143,14 @@ fn screen_fold(
     let spec = chain_specs(&config, &part)?.swap_remove(chain.min(config.chains - 1));
     let network = spec.network.clone();
     let result = run_chains(vec![spec], &part.train, setting)?.swap_remove(0);
-    let settled = settings::settled(&result.snapshots);
+    let kept = settings::after_burn_in(&result.snapshots);
     let mut frequency = vec![0.0; data.names.len()];
-    for snapshot in settled {
+    for snapshot in kept {
         for variable in live_variables(&network, snapshot, &data.groups) {
-            frequency[variable] += 1.0 / settled.len() as f64;
+            frequency[variable] += 1.0 / kept.len() as f64;
         }
     }
-    let posterior = Posterior { network, members: settled.to_vec() };
+    let posterior = Posterior { network, members: kept.to_vec() };
     let fold = known.take_rows(fold);
     let live: Vec<usize> = (0..frequency.len()).filter(|&v| frequency[v] > 0.0).collect();
     let evidence = shuffle_losses(&posterior, &part, &fold, &live, options.seed, chain as u32)?;

@@ -49,8 +49,8 @@ impl Form {
     pub(super) const ALL: [Form; 2] = [Form::Hidden, Form::Linear];
 }
 
-/// Snapshots of the last two of three cycles: pruning has settled by then.
-pub(super) fn settled(snapshots: &[Snapshot]) -> &[Snapshot] {
+/// Snapshots of the last two of three cycles: pruning is done by then.
+pub(super) fn after_burn_in(snapshots: &[Snapshot]) -> &[Snapshot] {
     &snapshots[snapshots.len() / 3..]
 }
 

@@ -1,14 +1,14 @@
 //! What sharing costs: size and scores of shared samples beside the full ones.
 
 use serde::Serialize;
-use thinfer_core::device::OnCuda;
+use thinfer_core::device::{Device, OnCuda};
 use thinfer_core::metrics;
 use thinfer_core::posterior::{Posterior, Predictive};
-use thinfer_data::{Error, Result};
+use thinfer_data::{Data, Error, ImageData, Result};
 use thinfer_engine::Dataset;
 use thinfer_run::evaluate::{Scores, score};
 use thinfer_run::images::classify;
-use thinfer_run::run::{ImageRun, Trained};
+use thinfer_run::run::Run;
 
 use super::{Samples, Subnetwork};
 
@@ -55,16 +55,17 @@ pub struct Study {
 }
 
 /// Measures `shares` on the test rows or images of a run, for the samples of one chain, the first
-/// unless said otherwise; on the GPU where one is given and the run is on images.
+/// unless said otherwise; of a run on images on `device`.
 pub fn study(
-    run: &Trained,
+    run: &Run,
     chain: Option<u32>,
     shares: &[f64],
-    on: Option<&OnCuda>,
+    device: Device,
 ) -> Result<(Samples, Study)> {
+    let on = run.on(device)?;
     let posterior = of_chain(run, chain)?;
     let samples = Samples::of(&posterior)?;
-    let test = Test::of(run, &samples, on);
+    let test = Test::of(run, &samples, on.as_ref());
     let full = samples.full().to_bytes()?.len();
     let wanted = test.predict(samples.posterior())?.mean();
     let row = |share: f64, kept: Subnetwork| -> Result<Row> {
@@ -97,11 +98,8 @@ pub fn study(
 }
 
 /// The samples of one chain that share its final mask.
-fn of_chain(run: &Trained, chain: Option<u32>) -> Result<Posterior> {
-    let mut posterior = match run {
-        Trained::Table(run) => run.posterior(),
-        Trained::Images(run) => run.posterior(),
-    };
+fn of_chain(run: &Run, chain: Option<u32>) -> Result<Posterior> {
+    let mut posterior = run.posterior();
     let chains = posterior.chains();
     let wanted = chain.or(chains.first().copied()).unwrap_or(0);
     if !chains.is_empty() && !chains.contains(&wanted) {
@@ -116,28 +114,28 @@ fn of_chain(run: &Trained, chain: Option<u32>) -> Result<Posterior> {
 /// What the samples are scored on.
 enum Test<'a> {
     Table { rows: Dataset, scale: (f64, f64) },
-    Images { run: &'a ImageRun, on: Option<&'a OnCuda> },
+    Images { data: &'a ImageData, on: Option<&'a OnCuda> },
 }
 
 impl<'a> Test<'a> {
-    fn of(run: &'a Trained, samples: &Samples, on: Option<&'a OnCuda>) -> Self {
-        match run {
-            Trained::Table(run) => {
+    fn of(run: &'a Run, samples: &Samples, on: Option<&'a OnCuda>) -> Self {
+        match &run.data {
+            Data::Table(data) => {
                 let columns: Vec<usize> = samples.inputs().iter().map(|c| *c as usize).collect();
-                let rows = run.data.test.take_columns(&columns);
-                Test::Table { rows, scale: run.data.schema.target_scale() }
+                let rows = data.test.take_columns(&columns);
+                Test::Table { rows, scale: data.schema.target_scale() }
             }
-            Trained::Images(run) => Test::Images { run, on },
+            Data::Images(data) => Test::Images { data, on },
         }
     }
 
     fn predict(&self, posterior: &Posterior) -> Result<Predictive> {
         match self {
             Test::Table { rows, .. } => posterior.predict(rows),
-            Test::Images { run, on } => {
-                let (network, augment) = (&posterior.network, &run.data.augment);
-                let members = classify(network, &posterior.members, &run.data.test, augment, *on)?;
-                Ok(Predictive::Classes { classes: run.data.classes.len(), members })
+            Test::Images { data, on } => {
+                let (network, augment) = (&posterior.network, &data.augment);
+                let members = classify(network, &posterior.members, &data.test, augment, *on)?;
+                Ok(Predictive::Classes { classes: data.classes.len(), members })
             }
         }
     }
@@ -151,17 +149,17 @@ impl<'a> Test<'a> {
                 sum * scale.1 / rows.rows() as f64
             }
             Test::Table { rows, .. } => 0.5 * sum / rows.rows().max(1) as f64,
-            Test::Images { run, .. } => 0.5 * sum / run.data.test.rows().max(1) as f64,
+            Test::Images { data, .. } => 0.5 * sum / data.test.rows().max(1) as f64,
         }
     }
 
     fn scores(&self, predictive: &Predictive, members: usize) -> Scores {
-        let run = match self {
+        let data = match self {
             Test::Table { rows, scale } => return score(predictive, rows, *scale),
-            Test::Images { run, .. } => run,
+            Test::Images { data, .. } => data,
         };
-        let (mean, truth) = (predictive.mean(), run.data.test.labels());
-        let classes = run.data.classes.len();
+        let (mean, truth) = (predictive.mean(), data.test.labels());
+        let classes = data.classes.len();
         Scores {
             members,
             mse: None,

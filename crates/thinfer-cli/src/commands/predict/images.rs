@@ -1,3 +1,5 @@
+//! Predictions of pictures.
+
 use std::path::Path;
 
 use serde_json::json;

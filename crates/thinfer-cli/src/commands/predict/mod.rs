@@ -1,3 +1,5 @@
+//! `thinfer predict`: predictions of new rows or pictures.
+
 mod images;
 mod table;
 

@@ -1,3 +1,5 @@
+//! Predictions of the rows of a table.
+
 use serde_json::{Map, Value, json};
 use thinfer::Error;
 use thinfer::data::table::{Table, check_extension};

@@ -1,3 +1,5 @@
+//! `thinfer reproduce figure`: a figure of the paper.
+
 use std::path::{Path, PathBuf};
 
 use thinfer::config::Config;

@@ -1,3 +1,5 @@
+//! `thinfer reproduce table1`, `table2` and `table3`: the image tables of the paper.
+
 use std::path::{Path, PathBuf};
 
 use thinfer::data::memory::human_bytes;

@@ -1,3 +1,5 @@
+//! `thinfer reproduce`: the tables and figures of the paper.
+
 mod figure;
 mod images;
 mod table4;

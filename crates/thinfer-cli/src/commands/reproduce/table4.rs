@@ -1,3 +1,5 @@
+//! `thinfer reproduce table4`: Table 4 of the paper.
+
 use std::path::PathBuf;
 
 use thinfer::data::simulate::Example;

@@ -1,3 +1,5 @@
+//! Evaluations of imagined predictions of images.
+
 use super::*;
 use crate::images::imagined::{CLASSES, IMAGES, Imagined, KEPT, imagined};
 

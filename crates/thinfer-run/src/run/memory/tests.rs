@@ -1,3 +1,5 @@
+//! Memory plans beside what runs hold.
+
 use thinfer_core::train::Chain;
 
 use super::*;

@@ -96,20 +96,9 @@ fn left(amounts: Amounts) -> String {
     percent(amounts.channels as f64 / amounts.whole.max(1) as f64)
 }
 
-const HEAD: [&str; 8] =
-    ["Samples", "Accuracy", "NLL", "Brier", "ECE", "ECE, equal mass", "AURC", "Mutual information"];
-
 fn cells(scores: &ImageScores) -> Vec<String> {
-    vec![
-        count(scores.members),
-        percent(scores.accuracy),
-        number(scores.nll),
-        number(scores.brier),
-        number(scores.ece),
-        number(scores.ece_equal_mass),
-        number(scores.aurc),
-        number(scores.mutual_information),
-    ]
+    let first = [count(scores.members), percent(scores.accuracy)];
+    first.into_iter().chain(scores.named().into_iter().map(|score| number(score.value))).collect()
 }
 
 fn scores(evaluation: &ImageEvaluation) -> String {
@@ -126,7 +115,11 @@ fn scores(evaluation: &ImageEvaluation) -> String {
         let cycles = evaluation.cycles.iter();
         rows.extend(cycles.map(|c| row(format!("Cycle {}", c.cycle + 1), &c.scores)));
     }
-    let head: Vec<&str> = ["On the test images"].into_iter().chain(HEAD).collect();
+    let named = evaluation.posterior.named();
+    let head: Vec<&str> = ["On the test images", "Samples", "Accuracy"]
+        .into_iter()
+        .chain(named.iter().map(|score| score.name))
+        .collect();
     table(&head, &rows)
         + &remark(
             "The posterior averages the samples after the burn-in that share their chain's final mask, \

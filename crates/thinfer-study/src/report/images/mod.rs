@@ -23,7 +23,7 @@ use super::convergence;
 use super::origin::repeat;
 use super::page::{self, count, number, number_or_nothing, percent, section, table};
 use super::summary::title;
-pub use of_run::of_run;
+pub(super) use of_run::of_run;
 
 /// Members whose mutual information is below this share of the entropy are nearly copies.
 const COPIES: f64 = 0.01;
@@ -32,7 +32,7 @@ const COPIES: f64 = 0.01;
 pub struct ImageReport<'a> {
     /// The resolved configuration.
     pub config: &'a Config,
-    /// What the run is worth.
+    /// Its evaluation.
     pub evaluation: &'a ImageEvaluation,
     /// Its chains.
     pub results: &'a [ChainResult],

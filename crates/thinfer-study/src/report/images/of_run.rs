@@ -1,30 +1,35 @@
 //! What the report of a run on images is made from.
 
 use thinfer_core::shrink::Saving;
-use thinfer_data::{Images, Result, View};
-use thinfer_run::images::Judged;
-use thinfer_run::run::ImageRun;
+use thinfer_data::{ImageData, Images, Result, View};
+use thinfer_run::images::ImageEvaluation;
+use thinfer_run::run::Run;
 
 use super::{ImageReport, Origin, Sample, html};
 
-/// The report of a run on images, as the text of an HTML file. `judged` must be that of the same run.
-pub fn of_run(run: &ImageRun, judged: &Judged) -> Result<String> {
-    let samples = judged
+/// The report of a run on images, as the text of an HTML file. Data and evaluation must be those of
+/// the same run.
+pub(in crate::report) fn of_run(
+    run: &Run,
+    data: &ImageData,
+    evaluation: &ImageEvaluation,
+) -> Result<String> {
+    let samples = evaluation
         .picks
         .iter()
-        .map(|pick| Ok(Sample { bytes: pixels(&run.data.test, pick.image)?, pick: pick.clone() }))
+        .map(|pick| Ok(Sample { bytes: pixels(&data.test, pick.image)?, pick: pick.clone() }))
         .collect::<Result<Vec<_>>>()?;
     let info = &run.info;
     let mut notes = info.notes.clone();
-    notes.extend(judged.evaluation.unreadable.notes());
+    notes.extend(evaluation.unreadable.notes());
     let last = run.results.iter().rev().find_map(|result| result.snapshots.last());
     let pruned = last.filter(|sample| sample.keep.contains(&0));
     let saving = pruned.map(|sample| Saving::of(&info.network, sample)).transpose()?;
     html(&ImageReport {
         config: &info.config,
-        evaluation: &judged.evaluation,
+        evaluation,
         results: &run.results,
-        shape: run.data.test.shape(),
+        shape: data.test.shape(),
         samples: &samples,
         saving: saving.as_ref(),
         origin: Origin {

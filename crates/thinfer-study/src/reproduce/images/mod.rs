@@ -19,12 +19,11 @@ use std::sync::atomic::AtomicBool;
 
 use thinfer_core::device::Device;
 use thinfer_core::train::{Observer, Record};
-use thinfer_data::{Error, Result};
+use thinfer_data::{Error, Result, jobs};
 use thinfer_engine::EngineError;
 use thinfer_run::config::{Config, DataKind};
 use thinfer_run::run::{Control, RunObserver};
 
-use super::farm::farm;
 use super::table_file::claim_folder;
 pub use budget::shortened;
 pub use estimate::{Cost, Source};
@@ -97,8 +96,9 @@ pub fn reproduce(plan: &Plan, setting: &Setting<'_>) -> Result<Measured> {
         threads: (cores / side_by_side).max(1),
         discard_samples: setting.discard_samples,
     };
+    let all: Vec<_> = jobs.iter().collect();
     let faults = Mutex::new(Vec::new());
-    let results = farm(&jobs, side_by_side, |number, job| {
+    let results = jobs::run(all, side_by_side, |number, job| {
         let (name, watcher) = (job.name(), setting.watcher);
         watcher.begins(number, &name);
         let observer = Numbered { watcher, number };

@@ -3,16 +3,12 @@
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
-use thinfer_core::device::OnCuda;
 use thinfer_core::train::ChainResult;
 use thinfer_data::{Error, Result};
-use thinfer_run::images::judge;
-use thinfer_run::run::{
-    Control, Mode, Trained, remove_samples, train_and_hold, write_json, write_text,
-};
+use thinfer_run::run::{Control, Mode, remove_samples, train_and_hold, write_json};
 
 use super::plan::Job;
-use crate::report;
+use crate::finish::{Keys, finish};
 
 /// One run of one row: what is kept of it, and what the table is made of.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -81,16 +77,13 @@ pub(super) struct Doing<'a> {
 pub(super) fn run(job: &Job, doing: &Doing<'_>, control: &Control<'_>) -> Result<Outcome> {
     let folder = job.folder(doing.out);
     let config = &job.config;
-    let (trained, _until_the_end) =
+    let (run, _until_the_end) =
         train_and_hold(config, &folder, Mode::Resume, control, doing.threads)?;
-    let Trained::Images(run) = trained else {
+    let evaluated = run.evaluate(&[], control.device)?;
+    let Some(found) = evaluated.images() else {
         return Err(Error::store(&folder, "is a run on a table; the row is about images"));
     };
-    let on = OnCuda::open(control.device, config.train.precision.into())?;
-    let judged = judge(&run, &[], on.as_ref())?;
-    write_json(&folder.join("evaluation.json"), &judged.evaluation)?;
-    write_text(&folder.join("report.html"), &report::images::of_run(&run, &judged)?)?;
-    let found = &judged.evaluation;
+    finish(&run, &evaluated, &folder, Keys::Declared)?;
     let size = found.sizes.first();
     let left = size.map_or(1.0, |size| {
         size.multiply_adds.channels as f64 / size.multiply_adds.whole.max(1) as f64

@@ -1,3 +1,5 @@
+//! Plans, costs and summaries of the image tables.
+
 use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 

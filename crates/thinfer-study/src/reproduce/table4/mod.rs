@@ -12,10 +12,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Instant;
 
 use thinfer_core::train::Observer;
-use thinfer_data::{Error, Result};
+use thinfer_data::{Error, Result, jobs};
 use thinfer_run::run::write_json;
 
-use super::farm::farm;
 use super::table_file::claim_folder;
 pub use outcome::{Outcome, PathQuality};
 use plan::Job;
@@ -45,7 +44,7 @@ pub fn table4(
     let side_by_side = plan.jobs.unwrap_or(cores).max(1);
     let done = AtomicUsize::new(0);
     let (mut runs, mut failures) = (Vec::new(), Vec::new());
-    let results = farm(&jobs, side_by_side, |_, &job| {
+    let results = jobs::run(jobs.clone(), side_by_side, |_, job| {
         let result = keep(plan, job, folder, stop);
         let finished = done.fetch_add(1, Ordering::Relaxed) + 1;
         observer.progress(0, finished as u64, jobs.len() as u64, None);

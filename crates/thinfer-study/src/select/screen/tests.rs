@@ -1,3 +1,5 @@
+//! Screening on designs whose variables are known.
+
 use std::sync::atomic::AtomicBool;
 
 use thinfer_core::train::Silent;

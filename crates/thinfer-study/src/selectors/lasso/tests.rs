@@ -1,3 +1,5 @@
+//! The lasso against known results.
+
 use super::*;
 use crate::selectors::testing::{bundle, classes};
 

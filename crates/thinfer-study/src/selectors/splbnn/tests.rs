@@ -1,3 +1,5 @@
+//! The spike-and-slab network on small designs.
+
 use super::*;
 use crate::selectors::network::judged;
 use crate::selectors::testing::bundle;

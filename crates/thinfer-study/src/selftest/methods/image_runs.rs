@@ -123,7 +123,7 @@ pub(crate) fn image_runs(gpu: &Arc<Gpu>, extent: Extent) -> Result<Vec<Check>> {
 
         let mut first = on_gpu(Chain::start(spec.clone())?, on())?;
         first.advance(&held)?;
-        first.settle()?;
+        first.synchronise()?;
         let bytes = first.to_bytes()?;
         let sampled = |_: &[(usize, u32)]| Ok(first.snapshots().to_vec());
         let again = Chain::from_bytes(spec.clone(), Path::new("memory"), &bytes, sampled)?;

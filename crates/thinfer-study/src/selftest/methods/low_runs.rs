@@ -41,7 +41,7 @@ pub(crate) fn low_runs(gpu: &Arc<Gpu>) -> Result<Vec<Check>> {
         let (mut updates, mut other, mut wrong) = (0.0, 0, 0);
         while !chain.is_done() {
             chain.advance(&data)?;
-            chain.settle()?;
+            chain.synchronise()?;
             let session = chain.session().ok_or_else(|| missing("a network"))?;
             let low = session.low()?.ok_or_else(|| missing("a bf16 copy"))?;
             follower.step(&data, Some(&session.gradient()?))?;

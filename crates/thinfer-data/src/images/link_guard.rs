@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 use crate::error::{Error, Result};
 
 /// A folder that is looked through, with those that led to it.
-pub(super) struct Trail<'a> {
-    above: Option<&'a Trail<'a>>,
+pub(super) struct LinkGuard<'a> {
+    above: Option<&'a LinkGuard<'a>>,
     /// Where the folder really is.
     real: PathBuf,
 }
 
-impl<'a> Trail<'a> {
+impl<'a> LinkGuard<'a> {
     /// The way begins at `folder`.
     pub(super) fn start(folder: &Path) -> Result<Self> {
         Ok(Self { above: None, real: real(folder)? })
@@ -21,8 +21,8 @@ impl<'a> Trail<'a> {
     /// whose files are met on another way or are none of the data's.
     pub(super) fn down(&'a self, folder: &Path) -> Result<Option<Self>> {
         let real = real(folder)?;
-        let mut way = std::iter::successors(Some(self), |trail| trail.above);
-        let circle = way.any(|trail| trail.real.starts_with(&real));
+        let mut way = std::iter::successors(Some(self), |guard| guard.above);
+        let circle = way.any(|guard| guard.real.starts_with(&real));
         Ok((!circle).then_some(Self { above: Some(self), real }))
     }
 }
@@ -49,7 +49,7 @@ mod tests {
         for (name, to) in up.iter().chain(&aside) {
             symlink(to, root.join("a/deep").join(name)).unwrap();
         }
-        let start = Trail::start(&root).unwrap();
+        let start = LinkGuard::start(&root).unwrap();
         let a = start.down(&root.join("a")).unwrap().unwrap();
         let deep = a.down(&root.join("a/deep")).unwrap().unwrap();
         let follows = |name: &str| deep.down(&root.join("a/deep").join(name)).unwrap().is_some();
