@@ -25,6 +25,12 @@
 //! plans that run them), [`data`], `thinfer-core` (methods, pruning, chains, posterior),
 //! `thinfer-run` (configuration, run folders, evaluation), `thinfer-study` (selection, the paper's
 //! tables, reports, exports).
+//!
+//! | feature | on by default | what it adds |
+//! |---|---|---|
+//! | `report` | yes | `thinfer-study`: selection, the paper's tables, comparisons, reports, exports, self test |
+//! | `onnx` | yes | exports as ONNX graphs |
+//! | `parquet` | yes | Parquet tables |
 
 pub use thinfer_core::{
     classify, density, device, methods, metrics, model, posterior, prune, schedule, shrink, train,
@@ -34,8 +40,10 @@ pub use thinfer_data as data;
 pub use thinfer_data::{Error, Result, threads};
 pub use thinfer_engine as engine;
 pub use thinfer_run::{config, evaluate, evaluated, experiment, images, predict, registry, run};
+#[cfg(feature = "report")]
 #[doc(hidden)]
 pub use thinfer_study::fuzzing;
+#[cfg(feature = "report")]
 pub use thinfer_study::{
     bench, compare, export, finish, linear, machine, report, reproduce, select, selectors,
     selftest, subnetwork,

@@ -10,7 +10,7 @@ use thinfer_engine::{Dataset, Loss, Network, Plan, Shape};
 use thinfer_run::predict::predict;
 use thinfer_run::run::{ImageInputs, Inputs, RunInfo};
 
-use super::onnx::{Fed, LOGITS, MEAN, MEANS, PROBABILITIES, SD};
+use super::graph_io::{Fed, LOGITS, MEAN, MEANS, PROBABILITIES, SD};
 use super::part::{Part, target_units};
 
 /// Rows that are compared.

@@ -6,6 +6,8 @@
 mod architecture;
 mod check;
 mod fold;
+mod graph_io;
+#[cfg_attr(not(feature = "onnx"), path = "no_onnx.rs")]
 mod onnx;
 mod part;
 mod rounding;
@@ -26,7 +28,7 @@ use thinfer_engine::{Network, Node, Op};
 use thinfer_run::run::RunInfo;
 
 use self::check::{Expected, LIMIT, Probe, compare};
-use self::onnx::{MEAN, MEANS};
+use self::graph_io::{MEAN, MEANS};
 use self::part::{Part, chosen, parts};
 pub use architecture::{Architecture, Input, Layer, LayerOp, Layers, Output, Sample};
 pub use part::{Options, Samples};

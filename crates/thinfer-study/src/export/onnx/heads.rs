@@ -4,14 +4,8 @@ use thinfer_engine::Loss;
 
 use super::graph::Graph;
 use super::proto::Attribute;
+use crate::export::graph_io::{LOGITS, MEAN, MEANS, PROBABILITIES, SD};
 use crate::export::part::Part;
-
-/// Names of outputs.
-pub(in crate::export) const LOGITS: &str = "logits";
-pub(in crate::export) const PROBABILITIES: &str = "probabilities";
-pub(in crate::export) const MEANS: &str = "means";
-pub(in crate::export) const MEAN: &str = "mean";
-pub(in crate::export) const SD: &str = "sd";
 
 /// The outputs of a graph for a loss. With several samples there are their own answers as well.
 pub(super) fn outputs(loss: &Loss, samples: usize) -> Vec<&'static str> {

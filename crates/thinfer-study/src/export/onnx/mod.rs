@@ -14,8 +14,7 @@ use thinfer_run::run::{Inputs, RunInfo};
 use self::graph::Graph;
 use self::proto::{Entry, Model, OperatorSet};
 use super::part::{Part, target_units};
-pub(super) use heads::{LOGITS, MEAN, MEANS, PROBABILITIES, SD};
-pub(super) use runtime::{Fed, outputs_of};
+pub(super) use runtime::outputs_of;
 
 /// Operators of this version, and the version of the file format that came with it.
 const OPSET: i64 = 17;
@@ -70,6 +69,7 @@ fn used_columns(parts: &[Part]) -> Vec<u32> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::graph_io::Fed;
     use super::*;
     use crate::export::part::{Options, Samples, chosen, parts};
     use crate::export::testing::{SMALL, encoding, images, posterior, table};

@@ -3,6 +3,8 @@
 use rten::{ModelOptions, OpRegistry, RegisterOp, Value, op_types as ops};
 use thinfer_data::{Error, Result};
 
+use crate::export::graph_io::Fed;
+
 /// The operations that a graph may have; nothing else of the runtime is linked.
 const OPERATIONS: [&dyn RegisterOp; 23] = [
     &ops::Add,
@@ -29,14 +31,6 @@ const OPERATIONS: [&dyn RegisterOp; 23] = [
     &ops::Transpose,
     &ops::Unsqueeze,
 ];
-
-/// What is given to an input.
-pub(in crate::export) enum Fed {
-    /// Numbers of this shape.
-    Floats(Vec<usize>, Vec<f32>),
-    /// One whole number a row.
-    Integers(Vec<i32>),
-}
 
 /// What the graph in `file` answers under `outputs`. Inputs are fed in the order in which the graph
 /// lists them.
