@@ -1,99 +1,23 @@
+//! A network as data: nodes in topological order, with their parameters, an output and a loss.
+
 use serde::{Deserialize, Serialize};
 
 use crate::error::EngineError;
 use crate::mixture::Mixture;
 use crate::ops::loss::Loss;
 use crate::param::ParamTable;
-use crate::shape::{Shape, Window};
+use crate::shape::Shape;
 
 mod builder;
 mod held;
+mod op;
 
 pub use builder::NetworkBuilder;
+pub use op::{Curve, Family, List, Op};
 
 /// A node of a network, by position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct NodeId(pub usize);
-
-/// What a node computes from its inputs.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "kebab-case")]
-pub enum Op {
-    /// The row given by the user.
-    Input,
-    /// `y = W x + b`; numbers of its parameters in the table.
-    Linear {
-        /// The weights.
-        weight: usize,
-        /// The bias, where there is one.
-        bias: Option<usize>,
-    },
-    /// A sum over a sliding window; numbers of its parameters in the table.
-    Conv2d {
-        /// The weights: output, kernel row, kernel column, input.
-        weight: usize,
-        /// The bias, where there is one.
-        bias: Option<usize>,
-        /// The kernel.
-        window: Window,
-    },
-    /// `y = scale (x − mean) / √(variance + eps) + shift` by channel: with the mean and variance of
-    /// the batch in training, with running ones otherwise.
-    BatchNorm {
-        /// The scale, a parameter.
-        scale: usize,
-        /// The shift, a parameter.
-        shift: usize,
-        /// The running mean, in the table of statistics.
-        mean: usize,
-        /// The running variance, in the table of statistics.
-        variance: usize,
-        /// Weight of a new batch in the running statistics.
-        momentum: f64,
-        /// Added to the variance.
-        eps: f64,
-    },
-    /// The largest value of each window, by channel.
-    MaxPool {
-        /// The window.
-        window: Window,
-    },
-    /// The mean over all pixels, by channel.
-    GlobalAveragePool,
-    /// `y = max(x, 0)`.
-    Relu,
-    /// `y = tanh x`.
-    Tanh,
-    /// `y = a + b`.
-    Add,
-    /// Some channels of an image: output channel j is input channel `channels[j]`.
-    Select {
-        /// Which, each at most once.
-        channels: Vec<u32>,
-    },
-    /// Some numbers of an image as a plain vector: number j of the output is number `places[j]` of the
-    /// input, counted row by row, pixel by pixel, channels last.
-    Pick {
-        /// Which, each at most once.
-        places: Vec<u32>,
-    },
-    /// Channels put into a wider image: input channel j becomes output channel `channels[j]`, and
-    /// the others are zero.
-    Spread {
-        /// Where each goes, no two to one place.
-        channels: Vec<u32>,
-    },
-    /// `y = s x + b` by channel, where s = clip(m + softplus(r) z, ±10) is drawn anew for every row,
-    /// channel and pass, from the location m and the pre-scale r of the row's member.
-    Vary {
-        /// m and r, a parameter.
-        posterior: usize,
-        /// A bias for each member, where there is one.
-        bias: Option<usize>,
-        /// The members and the law of z.
-        mixture: Mixture,
-    },
-}
 
 /// One node: a name, an operation, where its inputs come from, and the shape it gives.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -111,11 +35,7 @@ pub struct Node {
 impl Node {
     /// The list of a [`Op::Select`], [`Op::Pick`] or [`Op::Spread`]; empty for any other node.
     pub fn list(&self) -> &[u32] {
-        match &self.op {
-            Op::Select { channels } | Op::Spread { channels } => channels,
-            Op::Pick { places } => places,
-            _ => &[],
-        }
+        self.op.list()
     }
 }
 
@@ -163,40 +83,7 @@ impl TryFrom<Unchecked> for Network {
         };
         let mut builder = NetworkBuilder::image(first.shape);
         for node in file.nodes.iter().skip(1) {
-            let input = |at: usize| {
-                node.inputs
-                    .get(at)
-                    .copied()
-                    .ok_or_else(|| broken(&node.name, "an input is missing"))
-            };
-            match &node.op {
-                Op::Input => return Err(broken(&node.name, "only the first node is the input")),
-                Op::Linear { bias, .. } => {
-                    let out = node.shape.checked_len();
-                    let out = out.ok_or_else(|| broken(&node.name, "has too many values"))?;
-                    builder.linear_with(&node.name, input(0)?, out, bias.is_some())?;
-                }
-                Op::Conv2d { bias, window, .. } => {
-                    let (out, bias) = (node.shape.channels, bias.is_some());
-                    builder.conv2d_with(&node.name, input(0)?, out, *window, bias)?;
-                }
-                Op::BatchNorm { momentum, eps, .. } => {
-                    builder.batch_norm_with(&node.name, input(0)?, *momentum, *eps)?;
-                }
-                Op::MaxPool { window } => drop(builder.max_pool(input(0)?, *window)?),
-                Op::GlobalAveragePool => drop(builder.global_average_pool(input(0)?)?),
-                Op::Relu => drop(builder.relu(input(0)?)?),
-                Op::Tanh => drop(builder.tanh(input(0)?)?),
-                Op::Add => drop(builder.add(input(0)?, input(1)?)?),
-                Op::Select { channels } => drop(builder.select(input(0)?, channels.clone())?),
-                Op::Pick { places } => drop(builder.pick(input(0)?, places.clone())?),
-                Op::Spread { channels } => {
-                    builder.spread(input(0)?, channels.clone(), node.shape.channels)?;
-                }
-                Op::Vary { bias, mixture, .. } => {
-                    builder.vary(&node.name, input(0)?, *mixture, bias.is_some())?;
-                }
-            }
+            builder.like(node, &node.inputs)?;
         }
         let network = builder.finish(file.output, file.loss.clone())?;
         let same = network.nodes == file.nodes
@@ -216,6 +103,22 @@ impl Network {
         &self.nodes
     }
 
+    /// Builds a network again node by node, so that the result passes the same checks as a new one
+    /// and its parameters are numbered anew. `make` gets every node but the input, with what its
+    /// inputs became, and adds what takes its place; [`NetworkBuilder::like`] adds the same again.
+    pub fn map<E: From<EngineError>>(
+        &self,
+        mut make: impl FnMut(&mut NetworkBuilder, NodeId, &[NodeId]) -> Result<NodeId, E>,
+    ) -> Result<Network, E> {
+        let mut builder = NetworkBuilder::image(self.nodes[0].shape);
+        let mut became = vec![builder.input()];
+        for (at, node) in self.nodes.iter().enumerate().skip(1) {
+            let inputs: Vec<NodeId> = node.inputs.iter().map(|from| became[from.0]).collect();
+            became.push(make(&mut builder, NodeId(at), &inputs)?);
+        }
+        Ok(builder.finish(became[self.output.0], self.loss.clone())?)
+    }
+
     /// The parameters.
     pub fn params(&self) -> &ParamTable {
         &self.params
@@ -228,7 +131,7 @@ impl Network {
 
     /// Whether a row's output depends on the other rows of its batch in training.
     pub fn couples_rows(&self) -> bool {
-        self.nodes.iter().any(|n| matches!(n.op, Op::BatchNorm { .. }))
+        self.nodes.iter().any(|n| n.op.needs_rows_together())
     }
 
     /// The members that share this network, where its channels have random scales.
@@ -326,13 +229,8 @@ impl Network {
     /// Multiply-adds of one row through a node.
     pub fn node_multiply_adds(&self, node: NodeId) -> usize {
         let node = &self.nodes[node.0];
-        match node.op {
-            Op::Linear { weight, .. } => self.params[weight].len(),
-            Op::Conv2d { weight, .. } => {
-                self.params[weight].len().saturating_mul(node.shape.height * node.shape.width)
-            }
-            _ => 0,
-        }
+        let weight = node.op.weight().map_or(0, |weight| self.params[weight].len());
+        weight.saturating_mul(node.shape.height * node.shape.width)
     }
 }
 

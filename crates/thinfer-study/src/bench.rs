@@ -18,7 +18,7 @@ use thinfer_engine::cuda::{
     self, Gpu, MemoryPlan, PlanOptions, Precision, Session, Source, StepCalls,
 };
 use thinfer_engine::noise::{Key, Stream};
-use thinfer_engine::{Arena, Dataset, Loss, Network, NetworkBuilder, NodeId, Op, Plan, Shape};
+use thinfer_engine::{Arena, Dataset, Loss, Network, NetworkBuilder, NodeId, Plan, Shape};
 
 use crate::machine::Cpu;
 pub use updates::{Update, Updates, updates};
@@ -166,11 +166,9 @@ pub(crate) fn example_method() -> SghmcMethod {
 fn step_flops(network: &Network, batch: usize) -> f64 {
     let first = network.nodes().iter().filter(|node| node.inputs.contains(&NodeId(0)));
     let first: usize = first
-        .map(|node| match node.op {
-            Op::Conv2d { weight, .. } | Op::Linear { weight, .. } => {
-                network.params()[weight].len() * node.shape.height * node.shape.width
-            }
-            _ => 0,
+        .map(|node| {
+            let weight = node.op.weight().map_or(0, |weight| network.params()[weight].len());
+            weight * node.shape.height * node.shape.width
         })
         .sum();
     2.0 * batch as f64 * (3 * network.multiply_adds() - first) as f64

@@ -1,6 +1,6 @@
-//! The network of a Rank-1 BNN, made from a plain one.
+//! Networks that members of a mixture share, as the Rank-1 method has them.
 
-use thinfer_engine::{EngineError, Mixture, Network, NetworkBuilder, NodeId, Op};
+use thinfer_engine::{EngineError, Family, Mixture, Network, Op};
 
 /// The same network for the members of a mixture, as the Rank-1 method has it: random scales of the
 /// channels before and behind every convolution and linear layer, whose weights all members share. A
@@ -8,50 +8,26 @@ use thinfer_engine::{EngineError, Mixture, Network, NetworkBuilder, NodeId, Op};
 ///
 /// Names: the scales before `NAME` are `NAME.in`, those behind it `NAME.out`.
 pub fn rank1(network: &Network, mixture: Mixture) -> Result<Network, EngineError> {
-    let nodes = network.nodes();
-    let mut b = NetworkBuilder::image(nodes[0].shape);
-    let mut became: Vec<NodeId> = vec![b.input()];
-    for node in nodes.iter().skip(1) {
-        let from = |slot: usize| became[node.inputs[slot].0];
-        let name = node.name.as_str();
-        let before =
-            |b: &mut NetworkBuilder| b.vary(&format!("{name}.in"), from(0), mixture, false);
-        let behind = |b: &mut NetworkBuilder, at: NodeId, bias: bool| {
-            b.vary(&format!("{name}.out"), at, mixture, bias)
-        };
-        let now = match &node.op {
-            Op::Linear { bias, .. } => {
-                let at = before(&mut b)?;
-                let at = b.linear_with(name, at, node.shape.len(), false)?;
-                behind(&mut b, at, bias.is_some())?
+    network.map(|b, at, inputs| {
+        let mut node = network.nodes()[at.0].clone();
+        match node.op.family() {
+            Family::Weights { bias, .. } => {
+                if let Op::Linear { bias, .. } | Op::Conv2d { bias, .. } = &mut node.op {
+                    *bias = None;
+                }
+                let before = b.vary(&format!("{}.in", node.name), inputs[0], mixture, false)?;
+                let layer = b.like(&node, &[before])?;
+                b.vary(&format!("{}.out", node.name), layer, mixture, bias.is_some())
             }
-            Op::Conv2d { bias, window, .. } => {
-                let at = before(&mut b)?;
-                let at = b.conv2d(name, at, node.shape.channels, *window)?;
-                behind(&mut b, at, bias.is_some())?
+            Family::Norm { .. } | Family::Pool(_) | Family::Curve(_) | Family::Sum => {
+                b.like(&node, inputs)
             }
-            Op::BatchNorm { momentum, eps, .. } => {
-                b.batch_norm_with(name, from(0), *momentum, *eps)?
-            }
-            Op::MaxPool { window } => b.max_pool(from(0), *window)?,
-            Op::GlobalAveragePool => b.global_average_pool(from(0))?,
-            Op::Relu => b.relu(from(0))?,
-            Op::Tanh => b.tanh(from(0))?,
-            Op::Add => b.add(from(0), from(1))?,
-            Op::Input
-            | Op::Select { .. }
-            | Op::Pick { .. }
-            | Op::Spread { .. }
-            | Op::Vary { .. } => {
-                return Err(EngineError::Network {
-                    node: node.name.clone(),
-                    problem: "cannot be shared by members; give the network as it was built".into(),
-                });
-            }
-        };
-        became.push(now);
-    }
-    b.finish(became[network.output().0], network.loss().clone())
+            Family::Input | Family::List(..) | Family::Scales { .. } => Err(EngineError::Network {
+                node: node.name.clone(),
+                problem: "cannot be shared by members; give the network as it was built".into(),
+            }),
+        }
+    })
 }
 
 #[cfg(test)]

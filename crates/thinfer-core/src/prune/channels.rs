@@ -5,7 +5,7 @@
 //! `docs/pruning.md` states the rules and their reasons.
 
 use rayon::prelude::*;
-use thinfer_engine::{Network, Op, vectorize};
+use thinfer_engine::{Family, Network, vectorize};
 
 use super::groups::{TASK, output_layer};
 use super::{Goal, KEEP, Rule};
@@ -157,10 +157,10 @@ impl Channels {
         let mut norms = Vec::new();
         let mut sources: Vec<Sources> = Vec::new();
         for node in network.nodes() {
-            let mut reads = Sources { data: node.op == Op::Input, layers: Vec::new() };
+            let mut reads = Sources { data: node.op.family() == Family::Input, layers: Vec::new() };
             node.inputs.iter().for_each(|from| reads.join(&sources[from.0]));
-            match node.op {
-                Op::Linear { weight, bias } | Op::Conv2d { weight, bias, .. } => {
+            match node.op.family() {
+                Family::Weights { weight, bias, .. } => {
                     let shape = &params[weight].shape;
                     let (outputs, inputs) = (shape[0], shape[shape.len() - 1]);
                     let number = layers.len();
@@ -180,7 +180,7 @@ impl Channels {
                     });
                     sources.push(Sources { data: false, layers: vec![number] });
                 }
-                Op::BatchNorm { scale, shift, .. } => {
+                Family::Norm { scale, shift, .. } => {
                     norms.push(Norm {
                         scale: params[scale].offset,
                         shift: params[shift].offset,
@@ -189,8 +189,13 @@ impl Channels {
                     });
                     sources.push(reads);
                 }
-                // The others work on each channel by itself.
-                _ => sources.push(reads),
+                // None of these mixes the channels of different layers.
+                Family::Input
+                | Family::Pool(_)
+                | Family::Curve(_)
+                | Family::Sum
+                | Family::List(..)
+                | Family::Scales { .. } => sources.push(reads),
             }
         }
         let streams = streams(layers.iter().map(|layer| &layer.reads));

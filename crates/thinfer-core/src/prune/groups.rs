@@ -271,10 +271,7 @@ pub fn group_network(
 
 /// The number of the weights of the layer that gives the network's output.
 pub(super) fn output_layer(network: &Network) -> Option<usize> {
-    match network.nodes()[network.output().0].op {
-        Op::Linear { weight, .. } | Op::Conv2d { weight, .. } => Some(weight),
-        _ => None,
-    }
+    network.nodes()[network.output().0].op.weight()
 }
 
 #[cfg(test)]

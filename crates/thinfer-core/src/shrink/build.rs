@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use thinfer_engine::{EngineError, Loss, Network, NetworkBuilder, NodeId, Op, Param, Scale, Shape};
+use thinfer_engine::{
+    EngineError, Family, Loss, Network, NetworkBuilder, Node, NodeId, Param, Scale, Shape,
+};
 
 use super::present::{Present, count, list, pad_numbers};
 use super::reach::Channels;
@@ -82,57 +84,38 @@ impl<'a> Builder<'a> {
         let node = &self.network.nodes()[at];
         let (own, own_list) = (&self.present.nodes[at], self.present.own(at));
         let (nodes, params) = (self.network.nodes(), self.network.params());
-        match &node.op {
-            Op::Conv2d { weight, bias, window } => {
-                let (from, reads) = self.reading(at)?;
-                let (out, biased) = (count(own), bias.is_some());
-                let inputs = (nodes[node.inputs[0].0].shape.channels, &reads[..]);
-                self.weights(&params[*weight], &own_list, inputs);
-                self.bias(*bias, &own_list);
-                self.made.conv2d_with(&node.name, from, out, *window, biased)
-            }
-            Op::Linear { weight, bias } => {
+        // The same operation, with the channels that stay.
+        let small = Node { shape: Shape { channels: count(own), ..node.shape }, ..node.clone() };
+        match node.op.family() {
+            Family::Weights { weight, bias, window } => {
                 let source = nodes[node.inputs[0].0].shape;
-                let ((from, reads), among) = if let Some(picked) = self.picking(at)? {
+                let picked = if window.is_none() { self.picking(at)? } else { None };
+                let ((from, reads), among) = if let Some(picked) = picked {
                     (picked, source.len())
                 } else {
                     (self.reading(at)?, source.channels)
                 };
-                self.weights(&params[*weight], &own_list, (among, &reads));
-                self.bias(*bias, &own_list);
-                self.made.linear_with(&node.name, from, count(own), bias.is_some())
+                self.weights(&params[weight], &own_list, (among, &reads));
+                if let Some(bias) = bias {
+                    self.params.extend(picked_of(&params[bias], &own_list));
+                }
+                self.made.like(&small, &[from])
             }
-            Op::BatchNorm { scale, shift, mean, variance, momentum, eps } => {
+            Family::Norm { scale, shift, mean, variance, .. } => {
                 let from = self.by_channel(node.inputs[0], own)?;
                 let stats = self.network.stats();
-                self.params.extend(picked(&params[*scale], &own_list));
-                self.params.extend(picked(&params[*shift], &own_list));
-                self.stats.extend(picked(&stats[*mean], &own_list));
-                self.stats.extend(picked(&stats[*variance], &own_list));
-                self.made.batch_norm_with(&node.name, from, *momentum, *eps)
+                self.params.extend(picked_of(&params[scale], &own_list));
+                self.params.extend(picked_of(&params[shift], &own_list));
+                self.stats.extend(picked_of(&stats[mean], &own_list));
+                self.stats.extend(picked_of(&stats[variance], &own_list));
+                self.made.like(&small, &[from])
             }
-            Op::MaxPool { window } => {
+            Family::Pool(_) | Family::Curve(_) => {
                 let from = self.by_channel(node.inputs[0], own)?;
-                self.made.max_pool(from, *window)
+                self.made.like(&small, &[from])
             }
-            Op::GlobalAveragePool => {
-                let from = self.by_channel(node.inputs[0], own)?;
-                self.made.global_average_pool(from)
-            }
-            Op::Relu => {
-                let from = self.by_channel(node.inputs[0], own)?;
-                self.made.relu(from)
-            }
-            Op::Tanh => {
-                let from = self.by_channel(node.inputs[0], own)?;
-                self.made.tanh(from)
-            }
-            Op::Add => self.sum(at),
-            Op::Input
-            | Op::Select { .. }
-            | Op::Pick { .. }
-            | Op::Spread { .. }
-            | Op::Vary { .. } => Err(EngineError::Network {
+            Family::Sum => self.sum(at),
+            Family::Input | Family::List(..) | Family::Scales { .. } => Err(EngineError::Network {
                 node: node.name.clone(),
                 problem: "cannot be part of a network that is shrunk".into(),
             }),
@@ -229,16 +212,10 @@ impl<'a> Builder<'a> {
             }
         }
     }
-
-    fn bias(&mut self, bias: Option<usize>, own: &[u32]) {
-        if let Some(bias) = bias {
-            self.params.extend(picked(&self.network.params()[bias], own));
-        }
-    }
 }
 
 /// Indices of the elements of a vector that stay.
-fn picked(param: &Param, channels: &[u32]) -> Vec<u32> {
+fn picked_of(param: &Param, channels: &[u32]) -> Vec<u32> {
     channels.iter().map(|c| param.offset as u32 + c).collect()
 }
 

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use thinfer_data::Result;
 use thinfer_engine::noise::{Key, Stream};
-use thinfer_engine::{Dataset, ExactPlan, Loss, Network, NetworkBuilder, NodeId, Op};
+use thinfer_engine::{Dataset, ExactPlan, Family, Loss, Network, NetworkBuilder, NodeId, Op};
 
 use super::Shrunk;
 
@@ -194,9 +194,7 @@ fn culprit(
     let fewer = if whole_input { data.clone() } else { data.take_columns(&columns) };
     let (small_w, small_s) = (small.take(weights), small.take_stats(stats));
     for (at, node) in network.nodes().iter().enumerate() {
-        let (Op::Conv2d { .. } | Op::Linear { .. } | Op::BatchNorm { .. }) = node.op else {
-            continue;
-        };
+        let (Family::Weights { .. } | Family::Norm { .. }) = node.op.family() else { continue };
         let Some(became) = small.became[at] else { continue };
         let large = value_at(network, NodeId(at), weights, stats, data)?;
         let less = value_at(&small.network, became, &small_w, &small_s, &fewer)?;
@@ -254,27 +252,8 @@ fn up_to(network: &Network, last: NodeId) -> Result<Network> {
         if !needed[at] {
             continue;
         }
-        let from = |slot: usize| became[node.inputs[slot].0];
-        let (name, channels) = (node.name.as_str(), node.shape.channels);
-        became[at] = match &node.op {
-            Op::Input => b.input(),
-            Op::Linear { bias, .. } => b.linear_with(name, from(0), channels, bias.is_some())?,
-            Op::Conv2d { bias, window, .. } => {
-                b.conv2d_with(name, from(0), channels, *window, bias.is_some())?
-            }
-            Op::BatchNorm { momentum, eps, .. } => {
-                b.batch_norm_with(name, from(0), *momentum, *eps)?
-            }
-            Op::MaxPool { window } => b.max_pool(from(0), *window)?,
-            Op::GlobalAveragePool => b.global_average_pool(from(0))?,
-            Op::Relu => b.relu(from(0))?,
-            Op::Tanh => b.tanh(from(0))?,
-            Op::Add => b.add(from(0), from(1))?,
-            Op::Select { channels } => b.select(from(0), channels.clone())?,
-            Op::Pick { places } => b.pick(from(0), places.clone())?,
-            Op::Spread { channels: list } => b.spread(from(0), list.clone(), channels)?,
-            Op::Vary { bias, mixture, .. } => b.vary(name, from(0), *mixture, bias.is_some())?,
-        };
+        let inputs: Vec<NodeId> = node.inputs.iter().map(|from| became[from.0]).collect();
+        became[at] = b.like(node, &inputs)?;
     }
     Ok(b.finish(became[last.0], Loss::gaussian(1.0))?)
 }

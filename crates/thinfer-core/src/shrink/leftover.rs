@@ -1,7 +1,7 @@
 //! What is masked and stays all the same, and why.
 
 use serde::Serialize;
-use thinfer_engine::Op;
+use thinfer_engine::Family;
 
 use super::Shrunk;
 
@@ -23,8 +23,8 @@ pub fn leftovers(keep: &[u8], small: &Shrunk) -> Vec<Leftover> {
     let mut found = Vec::new();
     for node in small.network.nodes() {
         let params = small.network.params();
-        match node.op {
-            Op::Conv2d { weight, bias, .. } | Op::Linear { weight, bias } => {
+        match node.op.family() {
+            Family::Weights { weight, bias, window } => {
                 let weight = &params[weight];
                 let marks = small.marks(keep, weight.range());
                 let rows = || marks.chunks_exact(weight.fan_in());
@@ -34,9 +34,9 @@ pub fn leftovers(keep: &[u8], small: &Shrunk) -> Vec<Leftover> {
                 let reason = if rows().any(|row| row.iter().all(|mark| *mark == 0)) {
                     "an output without weights still gets a bias, a norm's shift or a side of a sum"
                 } else if columns(&marks, weight.fan_in()).any(|kept| !kept) {
-                    match node.op {
-                        Op::Linear { .. } => "a list of what is read would leave out too little",
-                        _ => "other places of the same kernels are kept",
+                    match window {
+                        None => "a list of what is read would leave out too little",
+                        Some(_) => "other places of the same kernels are kept",
                     }
                 } else {
                     "other outputs read the same inputs, and a layer is a full rectangle"
@@ -49,7 +49,7 @@ pub fn leftovers(keep: &[u8], small: &Shrunk) -> Vec<Leftover> {
                     push(&mut found, &bias.name, masked, bias.len(), reason);
                 }
             }
-            Op::BatchNorm { scale, shift, .. } => {
+            Family::Norm { scale, shift, .. } => {
                 for param in [&params[scale], &params[shift]] {
                     let marks = small.marks(keep, param.range());
                     let masked = masked_in(&marks);
@@ -58,7 +58,13 @@ pub fn leftovers(keep: &[u8], small: &Shrunk) -> Vec<Leftover> {
                     push(&mut found, &param.name, masked, param.len(), reason);
                 }
             }
-            _ => {}
+            // Scales of members are never masked.
+            Family::Input
+            | Family::Pool(_)
+            | Family::Curve(_)
+            | Family::Sum
+            | Family::List(..)
+            | Family::Scales { .. } => {}
         }
     }
     found

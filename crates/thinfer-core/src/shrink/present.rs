@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use thinfer_engine::{Network, NodeId, Op};
+use thinfer_engine::{Family, Network, NodeId, Op};
 
 use super::Layout;
 use super::reach::{Channels, Kernels};
@@ -31,25 +31,23 @@ impl Present {
     /// Works back from the output: a node's channels are those that its readers need.
     pub(super) fn of(network: &Network, keep: &[u8], reach: &Channels, layout: Layout) -> Self {
         let nodes = network.nodes();
-        let reads = nodes.iter().enumerate().map(|(at, node)| match node.op {
-            Op::Conv2d { weight, .. } | Op::Linear { weight, .. } => {
-                let kernels = Kernels::of(&network.params()[weight], keep);
-                let from = node.inputs[0].0;
-                needed_inputs(&kernels, &reach.read[at], &reach.zero[from])
-            }
-            _ => Vec::new(),
+        let reads = nodes.iter().enumerate().map(|(at, node)| {
+            let Some(weight) = node.op.weight() else { return Vec::new() };
+            let kernels = Kernels::of(&network.params()[weight], keep);
+            let from = node.inputs[0].0;
+            needed_inputs(&kernels, &reach.read[at], &reach.zero[from])
         });
-        let numbers = nodes.iter().enumerate().map(|(at, node)| match node.op {
-            Op::Linear { weight, .. } => {
-                let from = node.inputs[0].0;
-                let pixels = nodes[from].shape.height * nodes[from].shape.width;
-                if pixels == 1 {
-                    return Vec::new();
-                }
-                let kernels = Kernels::of(&network.params()[weight], keep);
-                needed_inputs(&kernels, &reach.read[at], &reach.zero[from].repeat(pixels))
+        let numbers = nodes.iter().enumerate().map(|(at, node)| {
+            let Family::Weights { weight, window: None, .. } = node.op.family() else {
+                return Vec::new();
+            };
+            let from = node.inputs[0].0;
+            let pixels = nodes[from].shape.height * nodes[from].shape.width;
+            if pixels == 1 {
+                return Vec::new();
             }
-            _ => Vec::new(),
+            let kernels = Kernels::of(&network.params()[weight], keep);
+            needed_inputs(&kernels, &reach.read[at], &reach.zero[from].repeat(pixels))
         });
         let mut present = Self {
             reads: reads.collect(),
@@ -165,8 +163,8 @@ impl Present {
         } else if at != network.output().0 {
             pad(&mut self.nodes[at], &reach.zero[at], layout.multiple);
         }
-        match node.op {
-            Op::Conv2d { .. } | Op::Linear { .. } => {
+        match node.op.family() {
+            Family::Weights { .. } => {
                 let from = node.inputs[0].0;
                 let mut reads = std::mem::take(&mut self.reads[at]);
                 // Without lists, what a layer reads is all that is there.
@@ -176,7 +174,7 @@ impl Present {
                 join(&mut self.nodes[from], &reads);
                 self.reads[at] = reads;
             }
-            Op::Add => {
+            Family::Sum => {
                 let own = self.nodes[at].clone();
                 let parts: Vec<Vec<bool>> =
                     node.inputs.iter().map(|from| without(&own, &reach.zero[from.0])).collect();
@@ -204,9 +202,9 @@ impl Present {
                     }
                 }
             }
-            Op::Input => {}
-            // Norms, activations and pools work on each channel by itself.
-            _ => {
+            // A network with lists was shrunk before, and is not shrunk again.
+            Family::Input | Family::List(..) => {}
+            Family::Norm { .. } | Family::Pool(_) | Family::Curve(_) | Family::Scales { .. } => {
                 let from = node.inputs[0].0;
                 let own = self.nodes[at].clone();
                 join(&mut self.nodes[from], &own);
@@ -224,7 +222,7 @@ impl Present {
 fn streams(network: &Network) -> Vec<usize> {
     let mut streams: Vec<usize> = (0..network.nodes().len()).collect();
     for (at, node) in network.nodes().iter().enumerate() {
-        if matches!(node.op, Op::Conv2d { .. } | Op::Linear { .. }) {
+        if !node.op.keeps_channels_apart() {
             continue;
         }
         for from in &node.inputs {

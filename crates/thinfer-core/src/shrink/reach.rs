@@ -1,6 +1,6 @@
 //! Which channels of a masked network carry anything, and which anything reads.
 
-use thinfer_engine::{Network, Op, Param};
+use thinfer_engine::{Family, Network, Param};
 
 /// Which kernels of a layer are not all masked: outputs by inputs.
 pub(crate) struct Kernels {
@@ -41,21 +41,17 @@ impl Channels {
         let nodes = network.nodes();
         let kernels: Vec<Option<Kernels>> = nodes
             .iter()
-            .map(|node| match node.op {
-                Op::Conv2d { weight, .. } | Op::Linear { weight, .. } => {
-                    Some(Kernels::of(&network.params()[weight], keep))
-                }
-                _ => None,
-            })
+            .map(|node| node.op.weight())
+            .map(|weight| weight.map(|weight| Kernels::of(&network.params()[weight], keep)))
             .collect();
         let marks = |param: usize| &keep[network.params()[param].range()];
 
         let mut zero: Vec<Vec<bool>> = Vec::with_capacity(nodes.len());
         for (at, node) in nodes.iter().enumerate() {
             let from = |input: usize| &zero[node.inputs[input].0];
-            let found = match (&node.op, &kernels[at]) {
-                (Op::Input, _) => vec![false; node.shape.channels],
-                (Op::Conv2d { bias, .. } | Op::Linear { bias, .. }, Some(kernels)) => {
+            let found = match (node.op.family(), &kernels[at]) {
+                (Family::Input, _) => vec![false; node.shape.channels],
+                (Family::Weights { bias, .. }, Some(kernels)) => {
                     let source = from(0);
                     let silent = |row: &[bool]| {
                         let mut inputs = row.iter().enumerate();
@@ -66,12 +62,21 @@ impl Channels {
                     rows.map(|(output, row)| unbiased(output) && silent(row)).collect()
                 }
                 // A masked scale makes it constant, a masked shift too makes it zero.
-                (Op::BatchNorm { scale, shift, .. }, _) => {
-                    let pairs = marks(*scale).iter().zip(marks(*shift));
+                (Family::Norm { scale, shift, .. }, _) => {
+                    let pairs = marks(scale).iter().zip(marks(shift));
                     pairs.map(|(scale, shift)| *scale == 0 && *shift == 0).collect()
                 }
-                (Op::Add, _) => from(0).iter().zip(from(1)).map(|(a, b)| *a && *b).collect(),
-                _ => from(0).clone(),
+                (Family::Sum, _) => from(0).iter().zip(from(1)).map(|(a, b)| *a && *b).collect(),
+                (Family::Pool(_) | Family::Curve(_), _) => from(0).clone(),
+                (Family::List(kind, list), _) => {
+                    let sources = kind.sources(list, from(0).len(), node.shape.channels);
+                    sources.into_iter().map(|at| at.is_none_or(|at| from(0)[at])).collect()
+                }
+                // Members share the channels, and the bias of any of them fills one.
+                (Family::Scales { bias: None, .. }, _) => from(0).clone(),
+                (Family::Scales { bias: Some(_), .. } | Family::Weights { .. }, _) => {
+                    vec![false; node.shape.channels]
+                }
             };
             zero.push(found);
         }
@@ -83,19 +88,28 @@ impl Channels {
             let own = std::mem::take(&mut read[at]);
             for input in &node.inputs {
                 let source = &mut read[input.0];
-                match (&node.op, &kernels[at]) {
-                    (_, Some(kernels)) => {
+                match (node.op.family(), &kernels[at]) {
+                    (Family::Weights { .. }, Some(kernels)) => {
                         let count = source.len();
                         for row in kernels.rows().zip(&own).filter(|(_, own)| **own).map(|r| r.0) {
                             row.iter().enumerate().for_each(|(i, kept)| source[i % count] |= kept);
                         }
                     }
-                    (Op::BatchNorm { scale, .. }, _) => {
-                        let scale = marks(*scale).iter().map(|mark| *mark != 0);
+                    (Family::Norm { scale, .. }, _) => {
+                        let scale = marks(scale).iter().map(|mark| *mark != 0);
                         let passes = own.iter().zip(scale).map(|(own, scale)| *own && scale);
                         source.iter_mut().zip(passes).for_each(|(read, own)| *read |= own);
                     }
-                    _ => source.iter_mut().zip(&own).for_each(|(read, own)| *read |= own),
+                    (Family::List(kind, list), _) => {
+                        let sources = kind.sources(list, source.len(), own.len());
+                        let pairs = sources.into_iter().zip(&own);
+                        pairs.for_each(|(at, own)| at.into_iter().for_each(|at| source[at] |= own));
+                    }
+                    (Family::Pool(_) | Family::Curve(_) | Family::Sum, _)
+                    | (Family::Scales { .. }, _) => {
+                        source.iter_mut().zip(&own).for_each(|(read, own)| *read |= own);
+                    }
+                    (Family::Input | Family::Weights { .. }, _) => {}
                 }
             }
             read[at] = own;

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use thinfer_data::Result;
-use thinfer_engine::{Network, NodeId, Op, Param};
+use thinfer_engine::{Family, Network, NodeId, Param};
 
 use super::reach::{Channels, Kernels};
 use super::{Layout, shrink};
@@ -91,8 +91,8 @@ pub fn image_size(network: &Network, keep: &[u8]) -> Result<ImageSize> {
     let mut layers = Vec::new();
     let mut numbers = 0;
     for (at, node) in network.nodes().iter().enumerate() {
-        match node.op {
-            Op::Conv2d { weight, bias, .. } | Op::Linear { weight, bias } => {
+        match node.op.family() {
+            Family::Weights { weight, bias, .. } => {
                 let weight = &network.params()[weight];
                 let mut layer = channels.layer(network, NodeId(at), weight, keep);
                 numbers += layer.multiply_adds.kernels / (node.shape.height * node.shape.width);
@@ -107,17 +107,18 @@ pub fn image_size(network: &Network, keep: &[u8]) -> Result<ImageSize> {
                     numbers += biases.count();
                 }
             }
-            Op::BatchNorm { .. } => {
+            Family::Norm { .. } => {
                 // Scale, shift, running mean and running variance.
                 numbers += 4 * (0..node.shape.channels).filter(|&c| channels.lives(at, c)).count();
             }
-            Op::Vary { posterior, bias, .. } => {
+            Family::Scales { posterior, bias, .. } => {
                 // Locations, pre-scales and biases of all members; none is ever pruned.
                 let params = network.params();
                 let own = params[posterior].len() + bias.map_or(0, |bias| params[bias].len());
                 numbers += own;
             }
-            _ => {}
+            Family::Input | Family::Pool(_) | Family::Curve(_) | Family::Sum | Family::List(..) => {
+            }
         }
     }
     let (parameters, stats) = (keep.len(), network.stats().len());

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use thinfer_data::Result;
-use thinfer_engine::{Network, Node, NodeId, Op};
+use thinfer_engine::{Network, Node, NodeId};
 
 use crate::prune::{Course, KEEP, count};
 use crate::shrink::{Layout, Shrinking, Shrunk, shrink};
@@ -138,7 +138,7 @@ impl Cut {
 /// Multiply-adds of the weights that are kept, each as often as its layer uses it.
 fn work_of(network: &Network, marks: &[u8]) -> usize {
     let of = |(at, node): (usize, &Node)| {
-        let (Op::Linear { weight, .. } | Op::Conv2d { weight, .. }) = node.op else { return 0 };
+        let Some(weight) = node.op.weight() else { return 0 };
         let marks = &marks[network.params()[weight].range()];
         let kept = count(marks, KEEP);
         network.node_multiply_adds(NodeId(at)) / marks.len().max(1) * kept

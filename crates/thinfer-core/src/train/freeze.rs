@@ -8,7 +8,7 @@
 
 use std::ops::Range;
 
-use thinfer_engine::{Arena, Network, Op};
+use thinfer_engine::{Arena, Network};
 
 use super::run::ChainResult;
 use crate::prune::{FIXED, Groups, KEEP, count, live_groups};
@@ -48,11 +48,9 @@ impl Freezing {
     fn freeze_layers(&self, network: &Network, marks: &mut [u8]) {
         let mut still: Vec<bool> = Vec::with_capacity(network.nodes().len());
         for node in network.nodes() {
-            let own = match node.op {
-                Op::Linear { weight, .. } | Op::Conv2d { weight, .. } => {
-                    self.settled(&marks[network.params()[weight].range()])
-                }
-                _ => node.inputs.iter().all(|from| still[from.0]),
+            let own = match node.op.weight() {
+                Some(weight) => self.settled(&marks[network.params()[weight].range()]),
+                None => node.inputs.iter().all(|from| still[from.0]),
             };
             for param in node.op.params().into_iter().filter(|_| own) {
                 marks[network.params()[param].range()].iter_mut().for_each(|mark| *mark |= FIXED);

@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use thinfer_data::{Error, Result};
-use thinfer_engine::{Network, Op};
+use thinfer_engine::Network;
 
 const FORM: &str = "is not of the form LAYER:in:NUMBER or LAYER:out:NUMBER, such as conv2:out:3";
 
@@ -57,17 +57,11 @@ impl Channel {
     /// Where its weights lie in the flat buffers.
     pub fn indices(&self, network: &Network) -> Result<Vec<usize>> {
         let refuse = |problem: String| Err(Error::config("train.trace", problem));
-        let weight = network.nodes().iter().find_map(|node| match node.op {
-            Op::Conv2d { weight, .. } | Op::Linear { weight, .. } if node.name == self.layer => {
-                Some(&network.params()[weight])
-            }
-            _ => None,
-        });
+        let mut named = network.nodes().iter().filter(|node| node.name == self.layer);
+        let weight =
+            named.find_map(|node| node.op.weight()).map(|weight| &network.params()[weight]);
         let Some(weight) = weight else {
-            let layers = network
-                .nodes()
-                .iter()
-                .filter(|node| matches!(node.op, Op::Conv2d { .. } | Op::Linear { .. }));
+            let layers = network.nodes().iter().filter(|node| node.op.weight().is_some());
             let names: Vec<&str> = layers.map(|node| node.name.as_str()).collect();
             return refuse(format!(
                 "`{self}`: the network has no layer of weights called `{}`; it has {}",

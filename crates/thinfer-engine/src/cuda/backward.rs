@@ -2,11 +2,10 @@
 
 use super::dnn::Direction;
 use super::fuse::{Join, Norm, Other, Unit};
-use super::launch::{Elements, Which};
-use super::lower::{Lower, curve};
-use super::nvrtc::source;
+use super::launch::Which;
+use super::lower::{Lower, curve_define};
 use super::step::{Arg, Place, Space, Step};
-use crate::network::{NodeId, Op};
+use crate::network::{Family, NodeId, Op};
 
 /// A buffer with a gradient, and how many still want to read it.
 struct Buffer {
@@ -146,8 +145,8 @@ impl Lower<'_> {
         let dy = pending.place(d);
         let from = node.inputs[0].0;
         let x = self.values[from];
-        match node.op {
-            Op::Conv2d { weight, bias, window } => {
+        match node.op.family() {
+            Family::Weights { weight, bias, window: Some(window) } => {
                 if self.network.trains(weight) {
                     let dw = self.conv_gradient(weight, from);
                     let problem = self.problem(Direction::Filter, at, weight, window);
@@ -168,7 +167,7 @@ impl Lower<'_> {
                     pending.arrived[from].push(dx);
                 }
             }
-            Op::Linear { weight, bias } => {
+            Family::Weights { weight, bias, window: None } => {
                 if self.network.trains(weight) {
                     let dw = self.param(weight, Space::Gradient);
                     let places = [x, dy, dw];
@@ -184,7 +183,7 @@ impl Lower<'_> {
                     pending.arrived[from].push(dx);
                 }
             }
-            Op::Add => {
+            Family::Sum => {
                 for input in &node.inputs {
                     if self.wants(input.0) {
                         pending.hold(d);
@@ -192,11 +191,11 @@ impl Lower<'_> {
                     }
                 }
             }
-            Op::Relu | Op::Tanh if self.wants(from) => {
+            Family::Curve(curve) if self.wants(from) => {
                 let dx = if pending.only_mine(d) { d } else { self.fresh(pending, from) };
                 let places = [self.values[at], dy, pending.place(dx)];
                 let args = places.map(Arg::At).to_vec();
-                let more = curve(&node.op);
+                let more = curve_define(curve);
                 let step = self.each(self.len(at), "curve_backward", more, args, &[]);
                 self.program.training.push(step);
                 if dx == d {
@@ -204,34 +203,19 @@ impl Lower<'_> {
                 }
                 pending.arrived[from].push(dx);
             }
-            Op::MaxPool { window } if self.wants(from) => {
+            Family::Pool(pool) if self.wants(from) => {
                 let dx = self.fresh(pending, from);
-                let words = self.pool_words(from, at, window);
-                let places = [dy, self.kept[at], pending.place(dx)];
-                let mut args = places.map(Arg::At).to_vec();
-                args.push(words);
-                let vector = self.channels(at).is_multiple_of(8);
-                let elements = Elements::groups(self.len(from), vector, self.sms);
-                let defines = self.defines(vector, &[]);
-                let step = elements.step(source::POOL, "max_backward", defines, args);
-                self.program.training.push(step);
+                self.pool_backward(at, pool.kernels(), [dy, pending.place(dx)]);
                 pending.arrived[from].push(dx);
             }
-            Op::GlobalAveragePool if self.wants(from) => {
-                let dx = self.fresh(pending, from);
-                let to = pending.place(dx);
-                let step = self.mean_step("mean_backward", from, at, dy, to, from);
-                self.program.training.push(step);
-                pending.arrived[from].push(dx);
-            }
-            Op::Select { .. } | Op::Pick { .. } | Op::Spread { .. } if self.wants(from) => {
+            Family::List(..) if self.wants(from) => {
                 let dx = self.fresh(pending, from);
                 let map = self.channel_map(at, true);
                 let step = self.choose(map, at, [at, from], [dy, pending.place(dx)]);
                 self.program.training.push(step);
                 pending.arrived[from].push(dx);
             }
-            Op::Vary { .. } => {
+            Family::Scales { .. } => {
                 let dx = if !self.wants(from) {
                     None
                 } else if pending.only_mine(d) {
@@ -247,9 +231,13 @@ impl Lower<'_> {
                     pending.arrived[from].push(dx);
                 }
             }
-            // Neither the input nor what is held up to here wants a gradient; norms have units of
+            // Neither the input nor what is frozen up to here wants a gradient; norms have units of
             // their own.
-            _ => {}
+            Family::Input
+            | Family::Norm { .. }
+            | Family::Pool(_)
+            | Family::Curve(_)
+            | Family::List(..) => {}
         }
         self.release(pending, d);
     }

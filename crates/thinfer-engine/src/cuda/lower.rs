@@ -13,7 +13,8 @@ use super::nvrtc::source;
 use super::step::{Arg, Launch, Place, Program, Space, Step};
 use super::weights::UNFOLDED;
 use crate::error::EngineError;
-use crate::network::{Network, NodeId, Op};
+use crate::network::{Curve, Family, Network, NodeId, Op};
+use crate::ops::Kernels;
 use crate::ops::loss::{Loss, Scale};
 use crate::shape::Window;
 
@@ -118,13 +119,13 @@ impl Lower<'_> {
                 let (rows, columns) = (self.options.batch, node.shape.len());
                 return Err(EngineError::Overflow { what: "an activation", rows, columns });
             }
-            if let Op::MaxPool { window } = node.op
-                && window.size[0] * window.size[1] > 254
+            if let Family::Pool(pool) = node.op.family()
+                && let Kernels { keeps: Some(most), window: Some(window), .. } = pool.kernels()
+                && window.size[0] * window.size[1] > most
             {
-                return Err(EngineError::Network {
-                    node: node.name.clone(),
-                    problem: "has a window of more than 254 pixels; CUDA runs smaller ones".into(),
-                });
+                let problem =
+                    format!("has a window of more than {most} pixels; CUDA runs smaller ones");
+                return Err(EngineError::Network { node: node.name.clone(), problem });
             }
         }
         Ok(())
@@ -262,7 +263,7 @@ impl Lower<'_> {
     }
 
     /// A step of training and of inference.
-    fn both(&mut self, step: Step) {
+    pub(super) fn both(&mut self, step: Step) {
         self.program.training.push(step.clone());
         self.program.inference.push(step);
     }
@@ -311,9 +312,10 @@ impl Lower<'_> {
         let (wide, bytes) = (self.is_wide(at), self.value_bytes(at));
         let y = self.arena(bytes);
         self.values[at] = y;
-        match node.op {
-            Op::Input | Op::BatchNorm { .. } => {}
-            Op::Conv2d { weight, bias, window } => {
+        match node.op.family() {
+            // Norms have units of their own.
+            Family::Input | Family::Norm { .. } => {}
+            Family::Weights { weight, bias, window: Some(window) } => {
                 let w = self.conv_weight(weight, from);
                 let x = if self.unfolds(weight, from) { self.unfold(at, window) } else { x };
                 let problem = self.problem(Direction::Forward, at, weight, window);
@@ -322,7 +324,7 @@ impl Lower<'_> {
                     self.add_bias(at, y, bias);
                 }
             }
-            Op::Linear { weight, bias } => {
+            Family::Weights { weight, bias, window: None } => {
                 let w = self.flat_weight(weight);
                 let product = self.product(Direction::Forward, from, at, wide, [w, x, y]);
                 self.both(Step::Product(product, [w, x, y]));
@@ -340,12 +342,12 @@ impl Lower<'_> {
                     self.add_bias(at, y, bias);
                 }
             }
-            Op::Relu | Op::Tanh => {
-                let more = curve(&node.op);
+            Family::Curve(curve) => {
+                let more = curve_define(curve);
                 let args = vec![Arg::At(x), Arg::At(y)];
                 self.both(self.each(self.len(at), "curve_forward", more, args, &[]));
             }
-            Op::Add => {
+            Family::Sum => {
                 let args = vec![Arg::At(x), Arg::At(self.values[node.inputs[1].0]), Arg::At(y)];
                 let step = self.each(self.len(at), "sum_two", &[], args, &[]);
                 if !self.summed[at] {
@@ -353,26 +355,13 @@ impl Lower<'_> {
                 }
                 self.program.inference.push(step);
             }
-            Op::MaxPool { window } => {
-                let which = self.arena(self.len(at));
-                self.kept[at] = which;
-                let args =
-                    vec![Arg::At(x), Arg::At(y), Arg::At(which), self.pool_words(from, at, window)];
-                let vector = self.channels(at).is_multiple_of(8);
-                let elements = Elements::groups(self.len(at), vector, self.sms);
-                let defines = self.defines(vector, &[]);
-                self.both(elements.step(source::POOL, "max_forward", defines, args));
-            }
-            Op::GlobalAveragePool => {
-                let step = self.mean_step("mean_forward", from, at, x, y, at);
-                self.both(step);
-            }
-            Op::Select { .. } | Op::Pick { .. } | Op::Spread { .. } => {
+            Family::Pool(pool) => self.pool_forward(at, pool.kernels(), [x, y]),
+            Family::List(..) => {
                 let map = self.channel_map(at, false);
                 let step = self.choose(map, at, [from, at], [x, y]);
                 self.both(step);
             }
-            Op::Vary { .. } => self.vary_forward(at, [x, y]),
+            Family::Scales { .. } => self.vary_forward(at, [x, y]),
         }
     }
 
@@ -413,9 +402,10 @@ impl Lower<'_> {
     /// How many numbers of `node` the list of node `at` chooses among at a time: the channels of a
     /// pixel, or a whole row.
     fn by_list(&self, at: usize, node: usize) -> usize {
-        match self.network.nodes()[at].op {
-            Op::Pick { .. } => self.network.nodes()[node].shape.len(),
-            _ => self.channels(node),
+        if let Op::Pick { .. } = self.network.nodes()[at].op {
+            self.network.nodes()[node].shape.len()
+        } else {
+            self.channels(node)
         }
     }
 
@@ -461,50 +451,6 @@ impl Lower<'_> {
         let elements = Elements::new(len, self.sms);
         self.both(elements.step(source::UNFOLD, "unfold", self.defines(true, &[]), args));
         to
-    }
-
-    /// A pooling kernel over the mean, one thread a group of values of `over`.
-    pub(super) fn mean_step(
-        &self,
-        entry: &'static str,
-        from: usize,
-        at: usize,
-        read: Place,
-        write: Place,
-        over: usize,
-    ) -> Step {
-        let shape = self.network.nodes()[from].shape;
-        let vector = self.channels(at).is_multiple_of(8);
-        let elements = Elements::groups(self.len(over), vector, self.sms);
-        let args = vec![
-            Arg::At(read),
-            Arg::At(write),
-            Arg::U32(self.options.batch as u32),
-            Arg::U32((shape.height * shape.width) as u32),
-            Arg::U32(shape.channels as u32),
-        ];
-        elements.step(source::POOL, entry, self.defines(vector, &[]), args)
-    }
-
-    pub(super) fn pool_words(&self, from: usize, at: usize, window: Window) -> Arg {
-        let (a, b) = (self.network.nodes()[from].shape, self.network.nodes()[at].shape);
-        let [kh, kw] = window.size;
-        let ([sh, sw], [ph, pw]) = (window.stride, window.padding);
-        let words = [
-            self.options.batch,
-            a.height,
-            a.width,
-            a.channels,
-            b.height,
-            b.width,
-            kh,
-            kw,
-            sh,
-            sw,
-            ph,
-            pw,
-        ];
-        Arg::Words(words.iter().map(|w| *w as u32).collect())
     }
 
     fn add_bias(&mut self, at: usize, y: Place, bias: usize) {
@@ -638,6 +584,9 @@ impl Lower<'_> {
 }
 
 /// The define that picks an activation.
-pub(super) fn curve(op: &Op) -> &'static [&'static str] {
-    if *op == Op::Tanh { &["TANH"] } else { &[] }
+pub(super) fn curve_define(curve: Curve) -> &'static [&'static str] {
+    match curve {
+        Curve::Relu => &[],
+        Curve::Tanh => &["TANH"],
+    }
 }

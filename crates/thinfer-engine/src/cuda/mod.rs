@@ -22,6 +22,7 @@ pub(crate) mod networks;
 mod norm;
 mod nvrtc;
 mod plan;
+mod pool;
 mod probe;
 mod selftest;
 mod session;

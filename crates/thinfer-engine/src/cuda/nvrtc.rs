@@ -32,8 +32,7 @@ pub(crate) mod source {
         concat!(include_str!("kernels/common.cuh"), include_str!("kernels/elementwise.cu"));
     pub(crate) const UNFOLD: &str =
         concat!(include_str!("kernels/common.cuh"), include_str!("kernels/unfold.cu"));
-    pub(crate) const POOL: &str =
-        concat!(include_str!("kernels/common.cuh"), include_str!("kernels/pool.cu"));
+    pub(crate) use crate::ops::POOL_KERNELS as POOL;
     pub(crate) const CHANNELS: &str =
         concat!(include_str!("kernels/common.cuh"), include_str!("kernels/channels.cu"));
     pub(crate) const VARY: &str = concat!(

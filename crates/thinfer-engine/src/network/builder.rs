@@ -1,9 +1,13 @@
+//! Builds networks node by node, and checks each.
+
 use super::held::Wanted;
-use super::{Network, Node, NodeId, Op, Shape, Window};
+use super::{Curve, Family, List, Network, Node, NodeId, Op};
 use crate::error::EngineError;
 use crate::mixture::Mixture;
+use crate::ops::Pool;
 use crate::ops::loss::{Loss, Scale};
 use crate::param::{ParamTable, Role};
+use crate::shape::{Shape, Window};
 
 /// Builds a [`Network`] node by node.
 #[derive(Clone, Debug)]
@@ -125,31 +129,6 @@ impl NetworkBuilder {
         self.push(name.into(), op, vec![from], shape)
     }
 
-    /// The largest value of each window.
-    pub fn max_pool(&mut self, from: NodeId, window: Window) -> Result<NodeId, EngineError> {
-        let name = self.fresh("maxpool");
-        let shape = self.shape(&name, from)?;
-        let [height, width] = window.over(shape).map_err(|text| problem(&name, &text))?;
-        self.push(name, Op::MaxPool { window }, vec![from], Shape { height, width, ..shape })
-    }
-
-    /// The mean over all pixels, a plain vector.
-    pub fn global_average_pool(&mut self, from: NodeId) -> Result<NodeId, EngineError> {
-        let name = self.fresh("avgpool");
-        let shape = Shape::vector(self.shape(&name, from)?.channels);
-        self.push(name, Op::GlobalAveragePool, vec![from], shape)
-    }
-
-    /// The positive part of `from`.
-    pub fn relu(&mut self, from: NodeId) -> Result<NodeId, EngineError> {
-        self.elementwise("relu", Op::Relu, from)
-    }
-
-    /// The hyperbolic tangent of `from`.
-    pub fn tanh(&mut self, from: NodeId) -> Result<NodeId, EngineError> {
-        self.elementwise("tanh", Op::Tanh, from)
-    }
-
     /// The sum of two nodes of one shape.
     pub fn add(&mut self, a: NodeId, b: NodeId) -> Result<NodeId, EngineError> {
         let name = self.fresh("add");
@@ -262,8 +241,50 @@ impl NetworkBuilder {
         Ok(Network { nodes, params, stats, output, loss, wanted })
     }
 
-    fn elementwise(&mut self, kind: &str, op: Op, from: NodeId) -> Result<NodeId, EngineError> {
-        let name = self.fresh(kind);
+    /// The same operation as `node` has, by the same name, on `inputs`: with parameters of its own.
+    pub fn like(&mut self, node: &Node, inputs: &[NodeId]) -> Result<NodeId, EngineError> {
+        let missing = || problem(&node.name, "an input is missing");
+        let input = |at: usize| inputs.get(at).copied().ok_or_else(missing);
+        let (name, channels) = (&node.name, node.shape.channels);
+        match node.op.family() {
+            Family::Input => Err(problem(name, "only the first node is the input")),
+            Family::Weights { bias, window: None, .. } => {
+                let out = node.shape.checked_len();
+                let out = out.ok_or_else(|| problem(name, "has too many values"))?;
+                self.linear_with(name, input(0)?, out, bias.is_some())
+            }
+            Family::Weights { bias, window: Some(window), .. } => {
+                self.conv2d_with(name, input(0)?, channels, window, bias.is_some())
+            }
+            Family::Norm { momentum, eps, .. } => {
+                self.batch_norm_with(name, input(0)?, momentum, eps)
+            }
+            Family::Pool(pool) => self.pool(node.op.clone(), pool, input(0)?),
+            Family::Curve(curve) => self.curve(node.op.clone(), curve, input(0)?),
+            Family::Sum => self.add(input(0)?, input(1)?),
+            Family::List(List::Select, list) => self.select(input(0)?, list.to_vec()),
+            Family::List(List::Pick, list) => self.pick(input(0)?, list.to_vec()),
+            Family::List(List::Spread, list) => self.spread(input(0)?, list.to_vec(), channels),
+            Family::Scales { bias, mixture, .. } => {
+                self.vary(name, input(0)?, mixture, bias.is_some())
+            }
+        }
+    }
+
+    pub(super) fn pool(&mut self, op: Op, pool: Pool, from: NodeId) -> Result<NodeId, EngineError> {
+        let name = self.fresh(pool.word());
+        let shape = self.shape(&name, from)?;
+        let to = pool.shape(shape).map_err(|text| problem(&name, &text))?;
+        self.push(name, op, vec![from], to)
+    }
+
+    pub(super) fn curve(
+        &mut self,
+        op: Op,
+        curve: Curve,
+        from: NodeId,
+    ) -> Result<NodeId, EngineError> {
+        let name = self.fresh(curve.word());
         let shape = self.shape(&name, from)?;
         self.push(name, op, vec![from], shape)
     }

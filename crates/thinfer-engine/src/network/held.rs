@@ -1,6 +1,6 @@
 //! Parameters that are held fixed: what plans need not compute.
 
-use super::{Network, Node, NodeId, Op};
+use super::{Network, Node, NodeId};
 use crate::param::Param;
 
 /// What a plan needs of the way back.
@@ -10,31 +10,6 @@ pub(super) struct Wanted {
     params: Vec<bool>,
     /// By node: whether the slope of the loss with respect to its value leads to a trained parameter.
     nodes: Vec<bool>,
-}
-
-impl Op {
-    /// Numbers of the parameters that the node has in the table.
-    pub fn params(&self) -> Vec<usize> {
-        // Spelled out, so that a new operation has to be placed.
-        match *self {
-            Op::Linear { weight, bias } | Op::Conv2d { weight, bias, .. } => {
-                [Some(weight), bias].into_iter().flatten().collect()
-            }
-            Op::BatchNorm { scale, shift, .. } => vec![scale, shift],
-            Op::Vary { posterior, bias, .. } => {
-                [Some(posterior), bias].into_iter().flatten().collect()
-            }
-            Op::Input
-            | Op::MaxPool { .. }
-            | Op::GlobalAveragePool
-            | Op::Relu
-            | Op::Tanh
-            | Op::Add
-            | Op::Select { .. }
-            | Op::Pick { .. }
-            | Op::Spread { .. } => Vec::new(),
-        }
-    }
 }
 
 impl Wanted {
@@ -73,14 +48,12 @@ impl Network {
 
     /// Multiply-adds of one row on the way back: gradients of weights, and of what layers read.
     pub fn backward_multiply_adds(&self) -> usize {
-        let of = |node: &Node| match node.op {
-            Op::Linear { weight, .. } | Op::Conv2d { weight, .. } => {
-                let products = usize::from(self.trains(weight))
-                    + usize::from(self.wants_slope(node.inputs[0]));
-                let pixels = node.shape.height * node.shape.width;
-                self.params[weight].len().saturating_mul(products * pixels)
-            }
-            _ => 0,
+        let of = |node: &Node| {
+            let Some(weight) = node.op.weight() else { return 0 };
+            let products =
+                usize::from(self.trains(weight)) + usize::from(self.wants_slope(node.inputs[0]));
+            let pixels = node.shape.height * node.shape.width;
+            self.params[weight].len().saturating_mul(products * pixels)
         };
         self.nodes.iter().map(of).fold(0, usize::saturating_add)
     }

@@ -1,9 +1,11 @@
+//! Runs networks of linear layers, a block of rows at a time.
+
 use std::ops::Range;
 
 use rayon::prelude::*;
 
 use crate::dataset::Dataset;
-use crate::network::{Network, NodeId, Op};
+use crate::network::{Curve, Family, List, Network, NodeId, Op};
 use crate::ops::{add, channels, linear, loss, narrow, relu, tanh};
 use crate::plan::{Passes, bytes_of};
 use crate::real::Real;
@@ -135,10 +137,20 @@ pub(crate) fn bytes<T: Real>(network: &Network, most_rows: usize, passes: Passes
     lane * lane_count(network, most_rows) as u64 + bytes_of(&[lengths.packed], 4)
 }
 
-/// Whether an operation works row by row.
+/// Whether this plan has the operation.
 pub(crate) fn runs(op: &Op) -> bool {
-    use Op::{Add, Input, Linear, Pick, Relu, Tanh};
-    matches!(op, Input | Linear { .. } | Relu | Tanh | Add | Pick { .. })
+    match op.family() {
+        Family::Input
+        | Family::Weights { window: None, .. }
+        | Family::Curve(_)
+        | Family::Sum
+        | Family::List(List::Pick, _) => true,
+        Family::Weights { window: Some(_), .. }
+        | Family::Norm { .. }
+        | Family::Pool(_)
+        | Family::List(List::Select | List::Spread, _)
+        | Family::Scales { .. } => false,
+    }
 }
 
 impl<T: Real> Exec<T> {
@@ -327,8 +339,8 @@ impl<T: Real> Step<'_, T> {
             let (before, rest) = lane.values.split_at_mut(at);
             let y = &mut rest[0][..rows * node.shape.len()];
             let value = |id: NodeId| &before[id.0][..rows * network.nodes()[id.0].shape.len()];
-            match node.op {
-                Op::Linear { weight, bias } => {
+            match node.op.family() {
+                Family::Weights { weight, bias, window: None } => {
                     let size = linear_size(network, at, rows);
                     let bias = bias.map(|b| &weights[network.params()[b].range()]);
                     let weight = &weights[network.params()[weight].range()];
@@ -341,14 +353,20 @@ impl<T: Real> Step<'_, T> {
                     }
                     linear::forward(size, value(node.inputs[0]), weight, bias, y);
                 }
-                Op::Pick { .. } => {
+                Family::List(List::Pick, _) => {
                     let width = network.nodes()[node.inputs[0].0].shape.len();
                     channels::select(node.list(), width, value(node.inputs[0]), y);
                 }
-                Op::Relu => relu::forward(value(node.inputs[0]), y),
-                Op::Tanh => tanh::forward(value(node.inputs[0]), y),
-                Op::Add => add::forward(value(node.inputs[0]), value(node.inputs[1]), y),
-                _ => {}
+                Family::Curve(Curve::Relu) => relu::forward(value(node.inputs[0]), y),
+                Family::Curve(Curve::Tanh) => tanh::forward(value(node.inputs[0]), y),
+                Family::Sum => add::forward(value(node.inputs[0]), value(node.inputs[1]), y),
+                // [`runs`] sends networks with these elsewhere.
+                Family::Input
+                | Family::Weights { window: Some(_), .. }
+                | Family::Norm { .. }
+                | Family::Pool(_)
+                | Family::List(List::Select | List::Spread, _)
+                | Family::Scales { .. } => {}
             }
         }
     }
@@ -386,8 +404,8 @@ impl<T: Real> Step<'_, T> {
             let (before, rest) = lane.slopes.split_at_mut(at);
             let dy = &rest[0][..rows * node.shape.len()];
             let len = |id: NodeId| rows * network.nodes()[id.0].shape.len();
-            match node.op {
-                Op::Linear { weight, bias } => {
+            match node.op.family() {
+                Family::Weights { weight, bias, window: None } => {
                     let size = linear_size(network, at, rows);
                     let from = node.inputs[0];
                     let range = network.params()[weight].range();
@@ -413,23 +431,29 @@ impl<T: Real> Step<'_, T> {
                         linear::input_gradient(size, dy, &weights[range], dx);
                     }
                 }
-                Op::Pick { .. } if network.wants_slope(node.inputs[0]) => {
+                Family::List(List::Pick, _) if network.wants_slope(node.inputs[0]) => {
                     let from = node.inputs[0];
                     let (width, dx) = (network.nodes()[from.0].shape.len(), &mut before[from.0]);
                     channels::select_backward(node.list(), width, dy, &mut dx[..len(from)]);
                 }
-                Op::Relu | Op::Tanh | Op::Add => {
+                family @ (Family::Curve(_) | Family::Sum) => {
                     let y = &lane.values[at][..rows * node.shape.len()];
                     for &from in node.inputs.iter().filter(|from| network.wants_slope(**from)) {
                         let dx = &mut before[from.0][..len(from)];
-                        match node.op {
-                            Op::Relu => relu::backward(y, dy, dx),
-                            Op::Tanh => tanh::backward(y, dy, dx),
+                        match family {
+                            Family::Curve(Curve::Relu) => relu::backward(y, dy, dx),
+                            Family::Curve(Curve::Tanh) => tanh::backward(y, dy, dx),
                             _ => add::backward(dy, dx),
                         }
                     }
                 }
-                _ => {}
+                // [`runs`] sends networks with these elsewhere.
+                Family::Input
+                | Family::Weights { window: Some(_), .. }
+                | Family::Norm { .. }
+                | Family::Pool(_)
+                | Family::List(..)
+                | Family::Scales { .. } => {}
             }
         }
     }

@@ -1,5 +1,7 @@
+//! Runs small perceptrons with the rows of a block side by side.
+
 use crate::dataset::Dataset;
-use crate::network::{Network, Node, NodeId, Op};
+use crate::network::{Curve, Family, Network, Node, NodeId, Op};
 use crate::ops::loss::{self, Loss, Scale};
 use crate::ops::{add, relu, tanh};
 use crate::plan::{Passes, bytes_of};
@@ -16,7 +18,7 @@ const MOST_WORK: usize = 400_000;
 
 /// Whether a network is so small that this is the fastest way to run it.
 pub(crate) fn fits(network: &Network, most_rows: usize) -> bool {
-    let runs = |op: &Op| super::rows::runs(op) && !matches!(op, Op::Pick { .. });
+    let runs = |op: &Op| super::rows::runs(op) && op.list().is_empty();
     let narrow = |node: &Node| runs(&node.op) && node.shape.len() <= WIDEST;
     network.nodes().iter().all(narrow)
         && network.multiply_adds().saturating_mul(most_rows) <= MOST_WORK
@@ -197,19 +199,25 @@ impl<T: Real> Exec<T> {
         for (at, node) in self.network.nodes().iter().enumerate().skip(1) {
             let (before, rest) = self.values.split_at_mut(at);
             let (x, y) = (&before[node.inputs[0].0], &mut rest[0]);
-            match node.op {
-                Op::Linear { weight, bias } => {
+            match node.op.family() {
+                Family::Weights { weight, bias, window: None } => {
                     let weight = &weights[params[weight].range()];
                     let bias = bias.map(|bias| &weights[params[bias].range()]);
                     with_lanes(Forward { x, weight, bias, y });
                 }
-                Op::Relu => relu::forward(x.as_flattened(), y.as_flattened_mut()),
-                Op::Tanh => tanh::forward(x.as_flattened(), y.as_flattened_mut()),
-                Op::Add => {
+                Family::Curve(Curve::Relu) => relu::forward(x.as_flattened(), y.as_flattened_mut()),
+                Family::Curve(Curve::Tanh) => tanh::forward(x.as_flattened(), y.as_flattened_mut()),
+                Family::Sum => {
                     let other = &before[node.inputs[1].0];
                     add::forward(x.as_flattened(), other.as_flattened(), y.as_flattened_mut());
                 }
-                _ => {}
+                // [`fits`] sends networks with these elsewhere.
+                Family::Input
+                | Family::Weights { window: Some(_), .. }
+                | Family::Norm { .. }
+                | Family::Pool(_)
+                | Family::List(..)
+                | Family::Scales { .. } => {}
             }
         }
     }
@@ -235,8 +243,8 @@ impl<T: Real> Exec<T> {
             }
             let (before, rest) = self.slopes.split_at_mut(at);
             let dy = &rest[0];
-            match node.op {
-                Op::Linear { weight, bias } => {
+            match node.op.family() {
+                Family::Weights { weight, bias, window: None } => {
                     let from = node.inputs[0].0;
                     let (x, w) = (&self.values[from], &weights[params[weight].range()]);
                     if network.trains(weight) {
@@ -253,18 +261,24 @@ impl<T: Real> Exec<T> {
                         with_lanes(InputGradient { dy, weight: w, dx });
                     }
                 }
-                Op::Relu | Op::Tanh | Op::Add => {
+                family @ (Family::Curve(_) | Family::Sum) => {
                     let (y, dy) = (self.values[at].as_flattened(), dy.as_flattened());
                     for from in node.inputs.iter().filter(|from| network.wants_slope(**from)) {
                         let dx = before[from.0].as_flattened_mut();
-                        match node.op {
-                            Op::Relu => relu::backward(y, dy, dx),
-                            Op::Tanh => tanh::backward(y, dy, dx),
+                        match family {
+                            Family::Curve(Curve::Relu) => relu::backward(y, dy, dx),
+                            Family::Curve(Curve::Tanh) => tanh::backward(y, dy, dx),
                             _ => add::backward(dy, dx),
                         }
                     }
                 }
-                _ => {}
+                // [`fits`] sends networks with these elsewhere.
+                Family::Input
+                | Family::Weights { window: Some(_), .. }
+                | Family::Norm { .. }
+                | Family::Pool(_)
+                | Family::List(..)
+                | Family::Scales { .. } => {}
             }
         }
     }

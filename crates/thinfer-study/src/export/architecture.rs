@@ -241,44 +241,16 @@ impl Architecture {
         let mut builder = NetworkBuilder::image(shape(first.shape));
         let mut places: Vec<NodeId> = vec![builder.input()];
         for layer in layers.iter().skip(1) {
-            let from = |at: usize| -> Result<NodeId> {
-                let name = layer.inputs.get(at);
-                let found = layers[..places.len()].iter().position(|l| Some(&l.name) == name);
-                found.map(|at| places[at]).ok_or_else(|| broken(&layer.name))
+            let from = |name: &String| {
+                layers[..places.len()].iter().position(|l| l.name == *name).map(NodeId)
             };
-            let [out, ..] = layer.shape;
-            let window = |size, stride, padding| Window { size, stride, padding };
-            let place = match &layer.op {
-                LayerOp::Input => return Err(broken("only the first layer is the input")),
-                LayerOp::Linear { bias } => builder.linear_with(&layer.name, from(0)?, out, *bias),
-                LayerOp::Conv2d { bias, kernel, stride, padding } => {
-                    let window = window(*kernel, *stride, *padding);
-                    builder.conv2d_with(&layer.name, from(0)?, out, window, *bias)
-                }
-                // The weight of a new batch, which only training asks for.
-                LayerOp::BatchNorm { eps } => {
-                    builder.batch_norm_with(&layer.name, from(0)?, 0.1, *eps)
-                }
-                LayerOp::MaxPool { kernel, stride, padding } => {
-                    builder.max_pool(from(0)?, window(*kernel, *stride, *padding))
-                }
-                LayerOp::GlobalAveragePool => builder.global_average_pool(from(0)?),
-                LayerOp::Relu => builder.relu(from(0)?),
-                LayerOp::Tanh => builder.tanh(from(0)?),
-                LayerOp::Add => builder.add(from(0)?, from(1)?),
-                LayerOp::Select { channels } => builder.select(from(0)?, channels.clone()),
-                LayerOp::Pick { places } => {
-                    let read = layers.iter().find(|l| Some(&l.name) == layer.inputs.first());
-                    let read = shape(read.ok_or_else(|| broken(&layer.name))?.shape);
-                    // The next line divides by its sides; the true shape is compared below.
-                    if read.checked_len().is_none_or(|len| len == 0) {
-                        return Err(broken(&layer.name));
-                    }
-                    builder.pick(from(0)?, pixel_by_pixel(places, read))
-                }
-                LayerOp::Spread { channels } => builder.spread(from(0)?, channels.clone(), out),
-            };
-            places.push(place?);
+            let inputs: Option<Vec<NodeId>> = layer.inputs.iter().map(from).collect();
+            let inputs = inputs.ok_or_else(|| broken(&layer.name))?;
+            let read = inputs.first().map(|from| shape(layers[from.0].shape));
+            let op = layer.op.in_network(read).ok_or_else(|| broken(&layer.name))?;
+            let (name, shape) = (layer.name.clone(), shape(layer.shape));
+            let node = Node { name, op, inputs, shape };
+            places.push(builder.like(&node, &node.inputs)?);
         }
         let output = places[places.len() - 1];
         let network = builder.finish(output, self.loss())?;
@@ -368,6 +340,41 @@ fn output(info: &RunInfo) -> Output {
 
 fn channels_first(shape: Shape) -> [usize; 3] {
     [shape.channels, shape.height, shape.width]
+}
+
+impl LayerOp {
+    /// The operation of a node, whose parameters have no numbers yet, from the shape of what it
+    /// reads. Nothing where that is damaged.
+    fn in_network(&self, read: Option<Shape>) -> Option<Op> {
+        let bias = |there: &bool| there.then_some(0);
+        Some(match self {
+            LayerOp::Input => Op::Input,
+            LayerOp::Linear { bias: there } => Op::Linear { weight: 0, bias: bias(there) },
+            LayerOp::Conv2d { bias: there, kernel, stride, padding } => {
+                let window = Window { size: *kernel, stride: *stride, padding: *padding };
+                Op::Conv2d { weight: 0, bias: bias(there), window }
+            }
+            LayerOp::BatchNorm { eps } => {
+                // The weight of a new batch, which only training asks for.
+                let (momentum, eps) = (0.1, *eps);
+                Op::BatchNorm { scale: 0, shift: 0, mean: 0, variance: 0, momentum, eps }
+            }
+            LayerOp::MaxPool { kernel, stride, padding } => {
+                Op::MaxPool { window: Window { size: *kernel, stride: *stride, padding: *padding } }
+            }
+            LayerOp::GlobalAveragePool => Op::GlobalAveragePool,
+            LayerOp::Relu => Op::Relu,
+            LayerOp::Tanh => Op::Tanh,
+            LayerOp::Add => Op::Add,
+            LayerOp::Select { channels } => Op::Select { channels: channels.clone() },
+            LayerOp::Pick { places } => {
+                // Places are worked out by its sides; the true shape is compared later.
+                let read = read.filter(|read| read.checked_len().is_some_and(|len| len > 0))?;
+                Op::Pick { places: pixel_by_pixel(places, read) }
+            }
+            LayerOp::Spread { channels } => Op::Spread { channels: channels.clone() },
+        })
+    }
 }
 
 fn layer(network: &Network, node: &Node) -> Result<Layer> {

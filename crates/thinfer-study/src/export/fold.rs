@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use thinfer_core::weights::Weights;
 use thinfer_data::Result;
-use thinfer_engine::{Loss, Network, NetworkBuilder, Node, NodeId, Op, Scale};
+use thinfer_engine::{Family, Loss, Network, Node, NodeId, Op, Scale};
 
 /// What a folded norm does to each channel: `y = factor x + shift`.
 struct Affine {
@@ -17,54 +17,40 @@ struct Affine {
 pub(super) fn fold_norms(network: &Network, weights: &Weights) -> Result<(Network, Weights)> {
     let nodes = network.nodes();
     let folded = folded(nodes);
-    let mut builder = NetworkBuilder::image(nodes[0].shape);
     let mut small = Weights { params: Vec::new(), stats: Vec::new() };
-    // The place of every node in the new network.
-    let mut places = vec![builder.input()];
-    for (at, node) in nodes.iter().enumerate().skip(1) {
-        let from = |input: usize| places[node.inputs[input].0];
-        let norm = folded.get(&at).map(|norm| affine(network, weights, &nodes[*norm].op));
-        let place = match &node.op {
-            Op::Input => from(0),
-            Op::Linear { weight, bias } => {
-                scale(network, weights, (*weight, *bias), norm.as_ref(), &mut small.params);
-                let bias = bias.is_some() || norm.is_some();
-                builder.linear_with(&node.name, from(0), node.shape.len(), bias)?
+    let made = network.map(|builder, at, inputs| -> Result<NodeId> {
+        let mut node = nodes[at.0].clone();
+        match node.op.family() {
+            Family::Weights { weight, bias, .. } => {
+                let norm = folded.get(&at.0).map(|norm| affine(network, weights, &nodes[*norm].op));
+                scale(network, weights, (weight, bias), norm.as_ref(), &mut small.params);
+                if let (Op::Linear { bias, .. } | Op::Conv2d { bias, .. }, Some(_)) =
+                    (&mut node.op, norm)
+                {
+                    *bias = Some(0);
+                }
             }
-            Op::Conv2d { weight, bias, window } => {
-                scale(network, weights, (*weight, *bias), norm.as_ref(), &mut small.params);
-                let bias = bias.is_some() || norm.is_some();
-                builder.conv2d_with(&node.name, from(0), node.shape.channels, *window, bias)?
+            Family::Norm { .. } if folded.values().any(|norm| *norm == at.0) => {
+                return Ok(inputs[0]);
             }
-            Op::BatchNorm { .. } if folded.values().any(|norm| *norm == at) => from(0),
-            Op::BatchNorm { scale, shift, mean, variance, momentum, eps } => {
-                for param in [*scale, *shift] {
+            Family::Norm { scale, shift, mean, variance, .. } => {
+                for param in [scale, shift] {
                     small.params.extend(&weights.params[network.params()[param].range()]);
                 }
-                for stat in [*mean, *variance] {
+                for stat in [mean, variance] {
                     small.stats.extend(&weights.stats[network.stats()[stat].range()]);
                 }
-                builder.batch_norm_with(&node.name, from(0), *momentum, *eps)?
             }
-            Op::MaxPool { window } => builder.max_pool(from(0), *window)?,
-            Op::GlobalAveragePool => builder.global_average_pool(from(0))?,
-            Op::Relu => builder.relu(from(0))?,
-            Op::Tanh => builder.tanh(from(0))?,
-            Op::Add => builder.add(from(0), from(1))?,
-            Op::Select { channels } => builder.select(from(0), channels.clone())?,
-            Op::Pick { places } => builder.pick(from(0), places.clone())?,
-            Op::Spread { channels } => {
-                builder.spread(from(0), channels.clone(), node.shape.channels)?
+            Family::Scales { .. } => return Err(super::has_random_scales(&node.name)),
+            Family::Input | Family::Pool(_) | Family::Curve(_) | Family::Sum | Family::List(..) => {
             }
-            Op::Vary { .. } => return Err(super::has_random_scales(&node.name)),
-        };
-        places.push(place);
-    }
+        }
+        Ok(builder.like(&node, inputs)?)
+    })?;
     if let Loss::Gaussian { scale: Scale::Learned { param, .. } } = network.loss() {
         small.params.extend(&weights.params[network.params()[*param].range()]);
     }
-    let folded = builder.finish(places[network.output().0], network.loss().clone())?;
-    Ok((folded, small))
+    Ok((made, small))
 }
 
 /// The layers that are read by nothing but a batch norm, each with that norm.
@@ -73,10 +59,7 @@ fn folded(nodes: &[Node]) -> BTreeMap<usize, usize> {
     let norms = nodes.iter().enumerate().filter(|(_, n)| matches!(n.op, Op::BatchNorm { .. }));
     norms
         .map(|(at, norm)| (norm.inputs[0], at))
-        .filter(|(layer, _)| {
-            let layered = matches!(nodes[layer.0].op, Op::Linear { .. } | Op::Conv2d { .. });
-            layered && readers(*layer) == 1
-        })
+        .filter(|(layer, _)| nodes[layer.0].op.weight().is_some() && readers(*layer) == 1)
         .map(|(layer, norm)| (layer.0, norm))
         .collect()
 }

@@ -24,7 +24,7 @@ use thinfer_core::posterior::Posterior;
 use thinfer_core::posterior::Snapshot;
 use thinfer_data::files::Draft;
 use thinfer_data::{Error, Result};
-use thinfer_engine::{Network, Node, Op};
+use thinfer_engine::{Family, Network, Node};
 use thinfer_run::run::RunInfo;
 
 use self::check::{Expected, LIMIT, Probe, compare};
@@ -109,7 +109,7 @@ pub fn export(
     options: &Options,
     path: &Path,
 ) -> Result<Exported> {
-    let varies = |node: &&Node| matches!(node.op, Op::Vary { .. });
+    let varies = |node: &&Node| matches!(node.op.family(), Family::Scales { .. });
     if let Some(node) = posterior.network.nodes().iter().find(varies) {
         return Err(has_random_scales(&node.name));
     }

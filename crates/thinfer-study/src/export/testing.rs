@@ -8,7 +8,7 @@ use thinfer_data::Schema;
 use thinfer_data::table::{Column, Encoding, Table, Target, Values};
 use thinfer_engine::noise::{Key, Stream};
 use thinfer_engine::{
-    Arena, Dataset, Loss, Network, NetworkBuilder, Op, Plan, Role, Shape, Window,
+    Arena, Dataset, Family, Loss, Network, NetworkBuilder, Plan, Role, Shape, Window,
 };
 use thinfer_run::config::Config;
 use thinfer_run::run::{ImageInputs, Inputs, RunInfo, TableInputs};
@@ -141,12 +141,16 @@ fn mask(network: &Network, chain: u32) -> Vec<u8> {
     for node in
         network.nodes().iter().filter(|n| n.name != network.nodes()[network.output().0].name)
     {
-        let params = match &node.op {
-            Op::Linear { weight, bias } | Op::Conv2d { weight, bias, .. } => [Some(*weight), *bias],
-            Op::BatchNorm { scale, shift, .. } => [Some(*scale), Some(*shift)],
-            _ => [None; 2],
+        let params = match node.op.family() {
+            Family::Weights { .. } | Family::Norm { .. } => node.op.params(),
+            Family::Input
+            | Family::Pool(_)
+            | Family::Curve(_)
+            | Family::Sum
+            | Family::List(..)
+            | Family::Scales { .. } => Vec::new(),
         };
-        for param in params.into_iter().flatten().map(|at| &network.params()[at]) {
+        for param in params.into_iter().map(|at| &network.params()[at]) {
             let row = param.fan_in();
             for i in param.range() {
                 let single = param.role.is_weight() && key.uniform(1, i) < 0.2;

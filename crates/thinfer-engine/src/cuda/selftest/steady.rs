@@ -4,8 +4,9 @@
 //! whole gradient, and no tight limit can be held. Here nearly every unit in front of a ReLU is clearly
 //! on or off, and the numbers under a window of max pooling are clearly apart.
 
-use crate::network::{Network, Node, NodeId, Op};
+use crate::network::{Curve, Family, List, Network, Node, NodeId, Op};
 use crate::noise::{Key, Stream};
+use crate::shape::Window;
 
 /// How far from zero the units in front of a ReLU are, as a part of how far they reach around their mean.
 const CLEAR: f64 = 1.2;
@@ -37,7 +38,12 @@ struct Moments {
 
 /// Whether rounding can move a value over a kink.
 pub(super) fn has_kinks(network: &Network) -> bool {
-    network.nodes().iter().any(|n| matches!(n.op, Op::Relu | Op::MaxPool { .. }))
+    network.nodes().iter().any(|n| n.op == Op::Relu || maximum(n).is_some())
+}
+
+/// The window of which a node takes the maximum.
+fn maximum(node: &Node) -> Option<Window> {
+    if let Family::Pool(pool) = node.op.family() { pool.maximum() } else { None }
 }
 
 fn key(seed: u64) -> Key {
@@ -90,7 +96,7 @@ pub(super) fn levels(network: &Network, noise: &mut [f32]) {
     if !nodes.iter().any(|n| matches!(n.op, Op::Conv2d { .. })) {
         return;
     }
-    let first = nodes.iter().position(|n| matches!(n.op, Op::MaxPool { .. }));
+    let first = nodes.iter().position(|n| maximum(n).is_some());
     let mut stride = [1, 1];
     for node in &nodes[..first.unwrap_or(0)] {
         if let Op::Conv2d { window, .. } = node.op {
@@ -120,7 +126,7 @@ fn in_front_of_maxima(network: &Network) -> Vec<bool> {
     let nodes = network.nodes();
     let mut reaches = vec![false; nodes.len()];
     for (at, node) in nodes.iter().enumerate().rev() {
-        if reaches[at] || matches!(node.op, Op::MaxPool { .. }) {
+        if reaches[at] || maximum(node).is_some() {
             node.inputs.iter().for_each(|from| reaches[from.0] = true);
         }
     }
@@ -167,24 +173,26 @@ fn handles(network: &Network, at: usize) -> Vec<Option<usize>> {
     let node = &network.nodes()[at];
     let all = |param: usize| network.params()[param].range().map(Some).collect();
     let none = vec![None; node.shape.channels];
-    match &node.op {
-        Op::BatchNorm { shift, .. } => all(*shift),
-        Op::Conv2d { bias: Some(bias), .. } | Op::Linear { bias: Some(bias), .. } => all(*bias),
-        Op::Add => {
+    match node.op.family() {
+        Family::Norm { shift, .. } => all(shift),
+        Family::Weights { bias, .. } => bias.map_or(none, all),
+        Family::Sum => {
             // The later one: what is in front of the earlier may have its sign already.
             let [early, late] = [0, 1].map(|slot| node.inputs[slot]);
             let of = |node: NodeId| handles(network, node.0);
             let pairs = of(early.max(late)).into_iter().zip(of(early.min(late)));
             pairs.map(|(late, early)| late.or(early)).collect()
         }
-        Op::Spread { channels } => {
-            let mut spread = none;
-            for (handle, to) in handles(network, node.inputs[0].0).into_iter().zip(channels) {
-                spread[*to as usize] = handle;
-            }
-            spread
+        Family::List(List::Spread, list) => {
+            let from = handles(network, node.inputs[0].0);
+            let sources = List::Spread.sources(list, from.len(), node.shape.channels);
+            sources.into_iter().map(|source| source.and_then(|at| from[at])).collect()
         }
-        _ => none,
+        Family::Input
+        | Family::Pool(_)
+        | Family::Curve(_)
+        | Family::List(List::Select | List::Pick, _)
+        | Family::Scales { .. } => none,
     }
 }
 
@@ -198,13 +206,13 @@ fn moments(
     let of = |slot: usize| &known[node.inputs[slot].0];
     let each = |change: &dyn Fn(&Moments) -> Moments| of(0).iter().map(change).collect();
     let values = |param: usize| &weights[network.params()[param].range()];
-    match &node.op {
-        Op::Input => {
+    match node.op.family() {
+        Family::Input => {
             let reach = f64::from(APART) * (SIDE * SIDE) as f64 / 2.0;
             vec![Moments { mean: 0.0, sd: 1.0, reach }; node.shape.channels]
         }
-        Op::Linear { weight, bias } | Op::Conv2d { weight, bias, .. } => {
-            let (values, from) = (values(*weight), of(0));
+        Family::Weights { weight, bias, .. } => {
+            let (values, from) = (values(weight), of(0));
             let rows = values.chunks_exact(values.len() / node.shape.channels).enumerate();
             rows.map(|(out, row)| {
                 let bias = bias.map(|bias| weights[network.params()[bias].offset + out]);
@@ -213,8 +221,8 @@ fn moments(
             })
             .collect()
         }
-        Op::BatchNorm { scale, shift, .. } => {
-            let pairs = values(*shift).iter().zip(values(*scale)).zip(of(0));
+        Family::Norm { scale, shift, .. } => {
+            let pairs = values(shift).iter().zip(values(scale)).zip(of(0));
             pairs
                 .map(|((shift, scale), from)| {
                     let (mean, sd) = (f64::from(*shift), f64::from(scale.abs()));
@@ -222,17 +230,18 @@ fn moments(
                 })
                 .collect()
         }
-        Op::Relu => each(&|m| if m.mean > 0.0 { *m } else { Moments::default() }),
-        Op::Tanh => {
+        Family::Curve(Curve::Relu) => each(&|m| if m.mean > 0.0 { *m } else { Moments::default() }),
+        Family::Curve(Curve::Tanh) => {
             each(&|m| Moments { mean: m.mean.tanh(), sd: m.sd.min(0.7), reach: m.reach.min(1.0) })
         }
-        Op::MaxPool { window } => {
+        Family::Pool(pool) => {
+            let Some(window) = pool.maximum() else { return of(0).clone() };
             // Of many levels the maximum is one of the highest.
             let (sd, reach) =
                 if window.size[0] * window.size[1] > 4 { (0.35, 0.8) } else { (0.7, 1.0) };
             each(&|m| Moments { mean: m.mean + m.sd, sd: sd * m.sd, reach: reach * m.reach })
         }
-        Op::Add => {
+        Family::Sum => {
             let pairs = of(0).iter().zip(of(1));
             pairs
                 .map(|(a, b)| Moments {
@@ -242,16 +251,12 @@ fn moments(
                 })
                 .collect()
         }
-        Op::Select { channels } => channels.iter().map(|c| of(0)[*c as usize]).collect(),
-        Op::Pick { places } => places.iter().map(|at| of(0)[*at as usize % of(0).len()]).collect(),
-        Op::Spread { channels } => {
-            let mut spread = vec![Moments::default(); node.shape.channels];
-            for (from, to) in of(0).iter().zip(channels) {
-                spread[*to as usize] = *from;
-            }
-            spread
+        Family::List(kind, list) => {
+            let sources = kind.sources(list, of(0).len(), node.shape.channels);
+            let from = |source: Option<usize>| source.map_or(Moments::default(), |at| of(0)[at]);
+            sources.into_iter().map(from).collect()
         }
-        Op::GlobalAveragePool | Op::Vary { .. } => of(0).clone(),
+        Family::Scales { .. } => of(0).clone(),
     }
 }
 

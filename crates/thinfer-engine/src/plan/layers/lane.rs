@@ -1,11 +1,13 @@
+//! The rows of a batch that one thread takes through the nodes.
+
 use std::ops::Range;
 
 use crate::dataset::Dataset;
 use crate::mixture::{Draw, Mixture};
-use crate::network::{Network, Node, NodeId, Op};
+use crate::network::{Family, Network, Node, NodeId, Op};
 use crate::ops::batch_norm::{Batch, Sums};
 use crate::ops::loss::{self, Loss, Scale};
-use crate::ops::{add, average_pool, channels, relu, tanh, vary};
+use crate::ops::{add, channels, relu, tanh, vary};
 use crate::real::Real;
 
 use super::layer::{Layer, Work};
@@ -141,17 +143,16 @@ impl<T: Real> Lane<T> {
         let y = &mut rest[0][own.clone()];
         match &layer.work {
             Work::Conv(conv) => {
-                let (Op::Conv2d { bias, .. } | Op::Linear { bias, .. }) = node.op else { return };
+                let Family::Weights { bias, .. } = node.op.family() else { return };
                 let offset = |bias: usize| shared.network.params()[bias].offset;
                 let bias = bias.map(|bias| &shared.weights[offset(bias)..]);
                 let packed = &shared.packed[at];
                 conv.forward(value(0), packed, bias, layer.cut, y, &mut self.scratch);
             }
             Work::Norm => shared.norms[at].forward(value(0), layer.cut, y),
-            Work::MaxPool(pool) => pool.forward(value(0), y, &mut self.places[at][own]),
-            Work::AveragePool => {
-                let from = shared.network.nodes()[node.inputs[0].0].shape;
-                average_pool::forward(from, value(0), y);
+            Work::Pool(pool, shapes) => {
+                let places = self.places[at].get_mut(own).unwrap_or_default();
+                pool.forward(*shapes, value(0), y, places);
             }
             Work::Relu => relu::forward(value(0), y),
             Work::Tanh => tanh::forward(value(0), y),
@@ -233,7 +234,7 @@ impl<T: Real> Lane<T> {
             }
         }
         let node = &shared.network.nodes()[nodes.start];
-        if matches!(node.op, Op::BatchNorm { .. }) && wanted(nodes.start) {
+        if matches!(shared.layers[nodes.start].work, Work::Norm) && wanted(nodes.start) {
             let (from, len) = shared.input(node, 0);
             let x = &self.values[from][..self.rows * len];
             let dy = &self.slopes[nodes.start][..self.rows * len];
@@ -269,9 +270,7 @@ impl<T: Real> Lane<T> {
         let (before, rest) = self.slopes.split_at_mut(at);
         let dy = &rest[0][own.clone()];
         if let Work::Conv(conv) = &layer.work {
-            let (Op::Conv2d { weight, bias, .. } | Op::Linear { weight, bias }) = node.op else {
-                return;
-            };
+            let Family::Weights { weight, bias, .. } = node.op.family() else { return };
             let params = shared.network.params();
             let (buffer, len) = shared.input(node, 0);
             let x = &self.values[buffer][rows.start * len..];
@@ -322,21 +321,15 @@ impl<T: Real> Lane<T> {
             }
             let (buffer, len) = shared.input(node, slot);
             let dx = &mut before[buffer][rows.start * len..rows.end * len];
-            if let (Work::MaxPool(pool), false) = (&layer.work, layer.adds[slot])
-                && pool.tiles()
-            {
-                pool.backward_tiles(&self.places[at][own.clone()], dy, dx);
+            if let Work::Pool(pool, shapes) = &layer.work {
+                let places = self.places[at].get(own.clone()).unwrap_or_default();
+                pool.backward(*shapes, places, dy, dx, layer.adds[slot]);
                 continue;
             }
             if !layer.adds[slot] {
                 dx.fill(T::ZERO);
             }
             match &layer.work {
-                Work::MaxPool(pool) => pool.backward(&self.places[at][own.clone()], dy, dx),
-                Work::AveragePool => {
-                    let from = shared.network.nodes()[node.inputs[slot].0].shape;
-                    average_pool::backward(from, dy, dx);
-                }
                 Work::Relu => relu::backward(y, dy, dx),
                 Work::Tanh => tanh::backward(y, dy, dx),
                 Work::Add => add::backward(dy, dx),
@@ -346,8 +339,12 @@ impl<T: Real> Lane<T> {
                 Work::Spread => {
                     channels::spread_backward(node.list(), node.shape.channels, dy, dx);
                 }
-                Work::None | Work::Conv(_) | Work::Norm | Work::ReluInPlace | Work::Vary { .. } => {
-                }
+                Work::None
+                | Work::Conv(_)
+                | Work::Norm
+                | Work::Pool(..)
+                | Work::ReluInPlace
+                | Work::Vary { .. } => {}
             }
         }
     }

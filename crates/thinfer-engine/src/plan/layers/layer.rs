@@ -1,6 +1,9 @@
-use crate::network::{Network, Node, NodeId, Op};
+//! What the nodes of a network are to a plan, worked out once.
+
+use crate::network::{Curve, Family, List, Network, Node, NodeId};
+use crate::ops::Pool;
 use crate::ops::conv2d::Conv;
-use crate::ops::max_pool::MaxPool;
+use crate::shape::Shape;
 
 use super::lane::BLOCK_ROWS;
 
@@ -22,8 +25,8 @@ pub(crate) enum Work {
     /// A convolution or a linear layer.
     Conv(Conv),
     Norm,
-    MaxPool(MaxPool),
-    AveragePool,
+    /// From the first shape to the second.
+    Pool(Pool, [Shape; 2]),
     Relu,
     /// A ReLU that the node before it has done already.
     ReluInPlace,
@@ -51,36 +54,38 @@ pub(crate) fn plan(network: &Network) -> Vec<Layer> {
     // included.
     let in_place = |at: usize| {
         let from = nodes[at].inputs[0].0;
-        let free = matches!(
-            nodes[from].op,
-            Op::Linear { .. } | Op::Conv2d { .. } | Op::BatchNorm { .. } | Op::Add
-        );
-        matches!(nodes[at].op, Op::Relu) && free && readers(from).count() == 1
+        let free = match nodes[from].op.family() {
+            Family::Weights { .. } | Family::Norm { .. } | Family::Sum => true,
+            Family::Input
+            | Family::Pool(_)
+            | Family::Curve(_)
+            | Family::List(..)
+            | Family::Scales { .. } => false,
+        };
+        let relu = nodes[at].op.family() == Family::Curve(Curve::Relu);
+        relu && free && readers(from).count() == 1
     };
     let layer = |(at, node): (usize, &Node)| {
         let from = |slot: usize| node.inputs.get(slot).map_or(0, |id| id.0);
         let shape = nodes[from(0)].shape;
-        let work = match node.op {
-            Op::Input => Work::None,
-            Op::Linear { .. } => {
+        let work = match node.op.family() {
+            Family::Input => Work::None,
+            Family::Weights { window: None, .. } => {
                 Work::Conv(Conv::linear(shape.len(), node.shape.len(), BLOCK_ROWS))
             }
-            Op::Conv2d { window, .. } => {
+            Family::Weights { window: Some(window), .. } => {
                 Work::Conv(Conv::new(shape, node.shape, window, BLOCK_ROWS))
             }
-            Op::BatchNorm { .. } => Work::Norm,
-            Op::MaxPool { window } => {
-                Work::MaxPool(MaxPool { from: shape, to: node.shape, window })
-            }
-            Op::GlobalAveragePool => Work::AveragePool,
-            Op::Relu if in_place(at) => Work::ReluInPlace,
-            Op::Relu => Work::Relu,
-            Op::Tanh => Work::Tanh,
-            Op::Add => Work::Add,
-            Op::Select { .. } => Work::Select { width: shape.channels },
-            Op::Pick { .. } => Work::Select { width: shape.len() },
-            Op::Spread { .. } => Work::Spread,
-            Op::Vary { .. } => Work::Vary {
+            Family::Norm { .. } => Work::Norm,
+            Family::Pool(pool) => Work::Pool(pool, [shape, node.shape]),
+            Family::Curve(Curve::Relu) if in_place(at) => Work::ReluInPlace,
+            Family::Curve(Curve::Relu) => Work::Relu,
+            Family::Curve(Curve::Tanh) => Work::Tanh,
+            Family::Sum => Work::Add,
+            Family::List(List::Select, _) => Work::Select { width: shape.channels },
+            Family::List(List::Pick, _) => Work::Select { width: shape.len() },
+            Family::List(List::Spread, _) => Work::Spread,
+            Family::Scales { .. } => Work::Vary {
                 first: network.scales_before(at),
                 of: network.scales_before(nodes.len()),
             },

@@ -59,7 +59,7 @@ impl Lengths {
             values,
             slopes,
             places: each(&|node, layer| match layer.work {
-                Work::MaxPool(_) => rows_of(node.shape.len()),
+                Work::Pool(pool, _) if pool.kernels().keeps.is_some() => rows_of(node.shape.len()),
                 _ => 0,
             }),
             sums: each(&|node, layer| match layer.work {

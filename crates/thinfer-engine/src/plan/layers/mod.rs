@@ -1,3 +1,5 @@
+//! Runs networks whose rows meet at batch norms, or whose images have windows.
+
 use rayon::prelude::*;
 
 use crate::dataset::Dataset;
@@ -54,9 +56,9 @@ impl<T: Real> Exec<T> {
     /// For batches of up to `most_rows` examples, which members of a mixture see once each.
     pub(crate) fn new(network: &Network, most_rows: usize, passes: Passes) -> Self {
         let Sizes { layers, lanes, lane, packed, weights } = Sizes::new(network, most_rows, passes);
-        let norm = |op: &Op| matches!(op, Op::BatchNorm { .. });
         let mut cuts = vec![1];
-        cuts.extend((1..layers.len()).filter(|&at| norm(&network.nodes()[at].op)));
+        let meets = |at: &usize| network.nodes()[*at].op.needs_rows_together();
+        cuts.extend((1..layers.len()).filter(meets));
         cuts.push(layers.len());
         let norms = network.nodes().iter().map(|node| match node.op {
             Op::BatchNorm { .. } => Batch::new(node.shape.channels),
@@ -86,10 +88,8 @@ impl<T: Real> Exec<T> {
         let (params, weights) = (self.network.params(), &self.weights);
         let pairs = self.packed.par_iter_mut().zip(self.layers.par_iter());
         pairs.zip(self.network.nodes().par_iter()).for_each(|((packed, layer), node)| {
-            if let (Work::Conv(conv), Op::Conv2d { weight, .. } | Op::Linear { weight, .. }) =
-                (&layer.work, &node.op)
-            {
-                conv.pack(&weights[params[*weight].range()], packed);
+            if let (Work::Conv(conv), Some(weight)) = (&layer.work, node.op.weight()) {
+                conv.pack(&weights[params[weight].range()], packed);
             }
         });
         for (laws, node) in self.laws.iter_mut().zip(self.network.nodes()) {

@@ -2,7 +2,7 @@
 
 use thinfer_core::weights::{Laid, channel_by_channel, laid_out};
 use thinfer_data::Result;
-use thinfer_engine::{Node, NodeId, Op, Shape, Window};
+use thinfer_engine::{Curve, Family, List, Node, NodeId, Shape, Window};
 
 use super::graph::Graph;
 use super::proto::Attribute;
@@ -45,40 +45,42 @@ impl Writer<'_> {
     fn node(&mut self, node: &Node, shapes: &[Shape]) -> Result<Value> {
         let name = format!("{}{}", self.prefix, node.name);
         let from = node.inputs[0];
-        Ok(match &node.op {
+        Ok(match node.op.family() {
             // A network has one input, its first node.
-            Op::Input => self.values[0].clone(),
-            Op::Linear { weight, bias } => {
+            Family::Input => self.values[0].clone(),
+            Family::Weights { weight, bias, window: None } => {
                 let x = self.flat(from);
-                let inputs = self.with_constants(x, &[Some(*weight), *bias]);
+                let inputs = self.with_constants(x, &[Some(weight), bias]);
                 self.put(&name, "Gemm", &inputs, vec![Attribute::int("transB", 1)], true)
             }
-            Op::Conv2d { weight, bias, window } => {
+            Family::Weights { weight, bias, window: Some(window) } => {
                 let x = self.image(from);
-                let inputs = self.with_constants(x, &[Some(*weight), *bias]);
-                self.put(&name, "Conv", &inputs, sliding(*window), false)
+                let inputs = self.with_constants(x, &[Some(weight), bias]);
+                self.put(&name, "Conv", &inputs, sliding(window), false)
             }
-            Op::BatchNorm { scale, shift, mean, variance, eps, .. } => {
+            Family::Norm { scale, shift, mean, variance, eps, .. } => {
                 let Value { name: x, flat } = self.values[from.0].clone();
-                let mut inputs = self.with_constants(x, &[Some(*scale), Some(*shift)]);
-                for at in [*mean, *variance] {
+                let mut inputs = self.with_constants(x, &[Some(scale), Some(shift)]);
+                for at in [mean, variance] {
                     inputs.push(self.constant(&self.stats[at]));
                 }
-                let eps = vec![Attribute::float("epsilon", *eps as f32)];
+                let eps = vec![Attribute::float("epsilon", eps as f32)];
                 self.put(&name, "BatchNormalization", &inputs, eps, flat)
             }
-            Op::MaxPool { window } => {
+            Family::Pool(pool) => {
+                let pool = pool.onnx();
+                if pool.window.is_none() && self.values[from.0].flat {
+                    return Ok(self.values[from.0].clone());
+                }
+                let mut attributes = pool.window.map_or_else(Vec::new, sliding);
+                let more = pool.integers.iter().map(|(name, value)| Attribute::int(name, *value));
+                attributes.extend(more);
                 let x = self.image(from);
-                self.put(&name, "MaxPool", &[x], sliding(*window), false)
+                self.put(&name, pool.name, &[x], attributes, false)
             }
-            Op::GlobalAveragePool if self.values[from.0].flat => self.values[from.0].clone(),
-            Op::GlobalAveragePool => {
-                let x = self.image(from);
-                self.put(&name, "GlobalAveragePool", &[x], Vec::new(), false)
-            }
-            Op::Relu => self.elementwise(&name, "Relu", from),
-            Op::Tanh => self.elementwise(&name, "Tanh", from),
-            Op::Add => {
+            Family::Curve(Curve::Relu) => self.elementwise(&name, "Relu", from),
+            Family::Curve(Curve::Tanh) => self.elementwise(&name, "Tanh", from),
+            Family::Sum => {
                 let [a, b] = [from, node.inputs[1]].map(|id| self.values[id.0].clone());
                 // A vector and an image of one pixel are the same to us, and not to ONNX.
                 let flat = a.flat || b.flat;
@@ -89,18 +91,18 @@ impl Writer<'_> {
                 };
                 self.put(&name, "Add", &inputs, Vec::new(), flat)
             }
-            Op::Select { channels } => {
+            Family::List(List::Select, channels) => {
                 let value = self.values[from.0].clone();
                 let places: Vec<i64> = channels.iter().map(|c| i64::from(*c)).collect();
                 self.gather(&name, value, &places)
             }
-            Op::Pick { places } => {
+            Family::List(List::Pick, places) => {
                 let x = self.flat(from);
                 let places = channel_by_channel(places, shapes[0]);
                 let places: Vec<i64> = places.into_iter().map(i64::from).collect();
                 self.gather(&name, Value { name: x, flat: true }, &places)
             }
-            Op::Spread { channels } => {
+            Family::List(List::Spread, channels) => {
                 let Value { name: x, flat } = self.values[from.0].clone();
                 // One channel of zeros behind the others, from which all unnamed places read.
                 let zeros = shapes[0].channels as i64;
@@ -114,7 +116,7 @@ impl Writer<'_> {
                 (0..).zip(channels).for_each(|(from, to)| places[*to as usize] = from);
                 self.gather(&name, padded, &places)
             }
-            Op::Vary { .. } => return Err(crate::export::has_random_scales(&node.name)),
+            Family::Scales { .. } => return Err(crate::export::has_random_scales(&node.name)),
         })
     }
 
