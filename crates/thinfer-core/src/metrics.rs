@@ -17,7 +17,7 @@ use std::f64::consts::{PI, SQRT_2};
 
 use serde::Serialize;
 
-pub use calibration::{Calibration, ECE_BINS, ReliabilityBin, ece, ece_equal_mass};
+pub use calibration::{Calibration, ECE_BINS, ReliabilityBin, classwise_ece, ece, ece_equal_mass};
 pub use chains::{bulk_ess, r_hat, tail_ess};
 pub use detection::{Detection, detect};
 pub use erf::{erf, erfc, normal_quantile};

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::confidences;
+use super::{confidences, rows};
 
 /// The usual number of bins of [`ece`].
 pub const ECE_BINS: usize = 15;
@@ -44,14 +44,40 @@ pub fn ece<T: Copy + Into<f64>>(
         return None;
     }
     let (confidences, right) = confidences(probabilities, classes, truth);
+    Some(equal_width(confidences.into_iter().zip(right), bins))
+}
+
+/// The mean over classes k of Σ_b (n_b / n) |share of class k in b − mean pₖ in b|, over `bins` bins
+/// of equal width on pₖ, the probability of that class (Nixon, Dusenberry, Zhang, Jerfel & Tran,
+/// CVPR workshops 2019). It also looks at the probabilities of classes that are not the most likely
+/// ones. `None` without rows, classes or bins.
+pub fn classwise_ece<T: Copy + Into<f64>>(
+    probabilities: &[f64],
+    classes: usize,
+    truth: &[T],
+    bins: usize,
+) -> Option<f64> {
+    if truth.is_empty() || classes == 0 || bins == 0 {
+        return None;
+    }
+    let of_class = |class: usize| {
+        let points = rows(probabilities, classes, truth)
+            .map(|(p, true_class)| (p[class], true_class == class));
+        equal_width(points, bins).ece
+    };
+    Some((0..classes).map(of_class).sum::<f64>() / classes as f64)
+}
+
+/// Bins of equal width of probabilities, and whether each came true.
+fn equal_width(points: impl Iterator<Item = (f64, bool)>, bins: usize) -> Calibration {
     let mut sums = vec![Sum::default(); bins];
-    for (&confidence, &right) in confidences.iter().zip(&right) {
+    for (confidence, right) in points {
         let bin = ((confidence * bins as f64).ceil() as usize).clamp(1, bins) - 1;
         sums[bin].add(confidence, right);
     }
     let edge = |at: usize| at as f64 / bins as f64;
     let bins = sums.iter().enumerate().map(|(at, sum)| sum.bin(edge(at), edge(at + 1)));
-    Some(Calibration::of(bins.collect()))
+    Calibration::of(bins.collect())
 }
 
 /// The same over bins that hold equally many rows (Nixon, Dusenberry, Zhang, Jerfel & Tran, CVPR
@@ -170,9 +196,32 @@ mod tests {
         assert_eq!(counts(&one), counts(&other));
     }
 
+    /// By hand, in two bins: of class 0 the low bin has 0.2, 0.4, 0.1 and none came true, the high
+    /// one 0.6 that did, so (0.7 + 0.4) / 4; of class 1 it is (0.6 + 0.3) / 4, of class 2
+    /// (0.4 + 0.2) / 4. The top probabilities alone have (0.4 + 0.9) / 4.
+    #[test]
+    fn every_class_counts_alike() {
+        #[rustfmt::skip]
+        let p = [
+            0.6, 0.3, 0.1,
+            0.2, 0.7, 0.1,
+            0.4, 0.2, 0.4,
+            0.1, 0.1, 0.8,
+        ];
+        let truth = [0u32, 1, 2, 2];
+        let found = classwise_ece(&p, 3, &truth, 2).unwrap();
+        assert!((found - (1.1 + 0.9 + 0.6) / 12.0).abs() < 1e-12, "{found}");
+        assert!((ece(&p, 3, &truth, 2).unwrap().ece - 0.325).abs() < 1e-12);
+        // Right and sure in every class.
+        assert_eq!(classwise_ece(&[1.0, 0.0, 0.0, 1.0], 2, &[0u32, 1], 15), Some(0.0));
+    }
+
     #[test]
     fn nothing_has_no_calibration() {
         let none: [f32; 0] = [];
+        assert_eq!(classwise_ece(&[], 3, &none, 15), None);
+        assert_eq!(classwise_ece(&[], 0, &[0u32], 15), None);
+        assert_eq!(classwise_ece(&[1.0, 0.0], 2, &[0u32], 0), None);
         assert_eq!(ece_equal_mass(&[], 3, &none, 15), None);
         assert_eq!(ece_equal_mass(&[1.0, 0.0], 2, &[0.0f32], 0), None);
         let one = ece_equal_mass(&[1.0, 0.0], 2, &[0.0f32], 15).unwrap();

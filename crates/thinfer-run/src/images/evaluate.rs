@@ -74,6 +74,8 @@ pub struct ImageScores {
     pub ece: f64,
     /// Expected calibration error, 15 bins that hold equally many images.
     pub ece_equal_mass: f64,
+    /// Calibration error of the probability of each class, 15 bins of equal width, mean over classes.
+    pub classwise_ece: f64,
     /// Area under the risk-coverage curve, images ordered by their largest probability.
     pub aurc: f64,
     /// That area above the best possible one at this accuracy.
@@ -104,6 +106,7 @@ impl ImageScores {
             score("Brier", "Brier", self.brier),
             score("ECE", "ECE", self.ece),
             score("ECE (mass)", "ECE, equal mass", self.ece_equal_mass),
+            score("ECE (class)", "ECE, classwise", self.classwise_ece),
             score("AURC", "AURC", self.aurc),
             score("MI", "Mutual information", self.mutual_information),
         ]
@@ -404,6 +407,8 @@ impl Ensemble {
             brier: metrics::brier(mean, classes, labels).unwrap_or_default(),
             ece: ece(metrics::ece(mean, classes, labels, ECE_BINS)),
             ece_equal_mass: ece(metrics::ece_equal_mass(mean, classes, labels, ECE_BINS)),
+            classwise_ece: metrics::classwise_ece(mean, classes, labels, ECE_BINS)
+                .unwrap_or_default(),
             aurc: selective.as_ref().map_or(0.0, |s| s.aurc),
             excess_aurc: selective.map_or(0.0, |s| s.excess),
             entropy: unknown(|u| u.entropy),
@@ -444,6 +449,7 @@ fn mean_scores(each: &[ImageScores]) -> ImageScores {
         brier: mean(|s| s.brier),
         ece: mean(|s| s.ece),
         ece_equal_mass: mean(|s| s.ece_equal_mass),
+        classwise_ece: mean(|s| s.classwise_ece),
         aurc: mean(|s| s.aurc),
         excess_aurc: mean(|s| s.excess_aurc),
         entropy: mean(|s| s.entropy),

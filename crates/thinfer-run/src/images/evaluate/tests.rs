@@ -48,6 +48,11 @@ fn scores_are_those_of_the_average() {
             scores.ece_equal_mass,
             metrics::ece_equal_mass(&mean, CLASSES, &run.labels, 15).unwrap().ece,
         ),
+        (
+            "classwise_ece",
+            scores.classwise_ece,
+            metrics::classwise_ece(&mean, CLASSES, &run.labels, 15).unwrap(),
+        ),
         ("aurc", scores.aurc, selective.aurc),
         ("excess_aurc", scores.excess_aurc, selective.excess),
         ("entropy", scores.entropy, over_images(|u| u.entropy)),
