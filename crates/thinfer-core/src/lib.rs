@@ -6,6 +6,7 @@
 
 pub mod classify;
 pub mod device;
+pub mod keys;
 pub mod methods;
 pub mod metrics;
 pub mod model;
