@@ -7,6 +7,7 @@
 pub mod classify;
 pub mod density;
 pub mod device;
+pub mod keys;
 pub mod methods;
 pub mod metrics;
 pub mod model;

@@ -3,27 +3,17 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use thinfer_core::methods::Method;
-use thinfer_core::methods::csgmcmc::{Csgmcmc, CsgmcmcMethod};
-use thinfer_core::methods::cv_adam::{CvAdam, CvAdamMethod};
-use thinfer_core::methods::dpf_lin::{DpfLin, DpfLinMethod};
-use thinfer_core::methods::dsr::{Dsr, DsrMethod};
-use thinfer_core::methods::em_mcmc::{EmMcmc, EmMcmcMethod};
-use thinfer_core::methods::rank1::{Rank1, first_scale};
-use thinfer_core::methods::sgd::Sgd;
-use thinfer_core::methods::sghmc::{NoiseRule, Sghmc, SghmcMethod};
-use thinfer_core::methods::sm::{Sm, SmMethod};
-use thinfer_core::methods::sparse::Layers;
-use thinfer_core::model::{image_network_with, mlp, rank1};
-use thinfer_core::prune::{Channels, HardThreshold, Rule, SoftThreshold, Target, group_network};
+use thinfer_core::methods::{Method, Setup};
+use thinfer_core::model::{image_network_with, mlp};
+use thinfer_core::prune::group_network;
 use thinfer_core::schedule::Clock;
 use thinfer_core::train::{ChainSpec, Freezing, Schedules, Trace};
 use thinfer_data::{Bundle, Data, ImageData, Task};
 use thinfer_data::{Error, Result};
 use thinfer_engine::noise::{Key, Stream};
-use thinfer_engine::{Law, Loss, Mixture, Network, Shape};
+use thinfer_engine::{Loss, Network, Shape};
 
-use crate::config::{Config, Members, MethodKind, NoiseModel, PruneConfig};
+use crate::config::{Config, Members, NoiseModel, PruneConfig};
 
 /// Records in a history, at most about this many.
 const RECORDS: usize = 500;
@@ -93,17 +83,10 @@ impl<'a> From<&'a Data> for Problem<'a> {
 pub fn build_network<'a>(config: &Config, data: impl Into<Problem<'a>>) -> Result<Network> {
     let network = plain_network(config, data.into())?;
     let method = &config.method;
-    if method.kind != MethodKind::Rank1 {
-        return Ok(network);
+    match method.kind.declaration().network {
+        Some(change) => change(method, &network),
+        None => Ok(network),
     }
-    Ok(rank1(
-        &network,
-        Mixture {
-            members: method.members.unwrap_or(1),
-            law: method.posterior.unwrap_or(Law::Gaussian),
-            draws: method.draws.unwrap_or(1),
-        },
-    )?)
 }
 
 /// The same without the random scales of a Rank-1 BNN.
@@ -150,146 +133,23 @@ pub fn build_method<'a>(
         ProblemInputs::Table { groups, .. } => Some(groups),
         ProblemInputs::Image { .. } => None,
     };
-    let key = Key::new(config.seed, chain, Stream::Sampler);
-    let (method, prior, prune) = (&config.method, &config.prior, &config.prune);
     let train_rows = data.train_rows;
-    let sghmc = Sghmc {
-        beta1: method.beta1,
-        beta2: method.beta2,
-        weight_decay: prior.weight_decay,
-        train_rows,
-        noise: method.noise,
-        rho: method.rho,
-        initial_momentum: method.initial_momentum,
-        clip: method.clip,
-    };
-    let sgd = Sgd {
-        momentum: method.momentum,
-        weight_decay: prior.weight_decay,
-        nesterov: method.nesterov,
-    };
     let cycles = config.schedule.step_size.schedule(train_rows).cycles(config.train.epochs);
-    let freeze_after_epochs = freeze_after_epochs(prune, &cycles)?;
-    Ok(match method.kind {
-        MethodKind::Sgd => Arc::new(sgd),
-        MethodKind::Rank1 => {
-            let steps = train_rows.div_ceil(config.train.batch.min(train_rows).max(1));
-            let law = method.posterior.unwrap_or(Law::Gaussian);
-            Arc::new(Rank1 {
-                momentum: method.momentum,
-                weight_decay: prior.weight_decay,
-                train_rows,
-                law,
-                prior_sd: method.prior_sd.unwrap_or(0.1),
-                kl_steps: method.kl_epochs.unwrap_or(1.0) * steps as f64,
-                random_sign: method.random_sign.unwrap_or(0.5),
-                first_scale: method.first_scale.unwrap_or_else(|| first_scale(law)),
-            })
-        }
-        MethodKind::Csgld | MethodKind::Csghmc => Arc::new(CsgmcmcMethod {
-            config: Csgmcmc {
-                momentum: if method.kind == MethodKind::Csgld { 0.0 } else { method.beta1 },
-                weight_decay: prior.weight_decay,
-                sampling_epochs: method.sampling_epochs,
-                clip: method.clip,
-                follow: method.noise == NoiseRule::Exact,
-            },
-            cycles,
-            key,
-        }),
-        MethodKind::DpfLin | MethodKind::Sm | MethodKind::Dsr => {
-            let layers = Layers::new(network, &prune.dense_layers)?;
-            let target = prune.target.unwrap_or_default();
-            let pruned = layers.budget(target, network.params().len())?;
-            let (rate, epochs) = (prune.rate, config.train.epochs);
-            match method.kind {
-                MethodKind::DpfLin => {
-                    let last_epoch = freeze_after_epochs.unwrap_or(epochs * 3 / 4).max(1);
-                    if last_epoch >= epochs {
-                        let problem = format!(
-                            "is reached in epoch {last_epoch}, counted from 0, but the run has {epochs}; give more train.epochs or an earlier end of pruning (prune.freeze_after_epochs)"
-                        );
-                        return Err(Error::config("prune.target", problem));
-                    }
-                    let config = DpfLin { sgd, pruned, last_epoch };
-                    Arc::new(DpfLinMethod { config, layers })
-                }
-                MethodKind::Sm => {
-                    let config = Sm { sgd, rate, epochs, freeze_after_epochs };
-                    Arc::new(SmMethod { config, layers, pruned })
-                }
-                _ => {
-                    // The authors stop after epoch 190 of 200.
-                    let freeze_after_epochs = freeze_after_epochs.unwrap_or(epochs * 19 / 20);
-                    let config = Dsr { sgd, rate, freeze_after_epochs };
-                    Arc::new(DsrMethod { config, layers, pruned, key })
-                }
-            }
-        }
-        MethodKind::CvAdam => Arc::new(CvAdamMethod {
-            config: CvAdam {
-                beta1: method.beta1,
-                beta2: method.beta2,
-                weight_decay: prior.weight_decay,
-                train_rows,
-                alpha: method.alpha,
-            },
-            key,
-        }),
-        MethodKind::Sghmc => Arc::new(SghmcMethod { config: sghmc, key }),
-        MethodKind::EmMcmc => {
-            let n = train_rows as f64;
-            let soft_threshold = match (prior.soft_threshold, prior.spike_probability) {
-                (None, Some(spike_probability)) => SoftThreshold::Computed {
-                    spike_precision: prior.spike_decay * n,
-                    slab_precision: prior.weight_decay * n,
-                    spike_probability,
-                },
-                (given, _) => SoftThreshold::Given(given.unwrap_or_default()),
-            };
-            // Where no hard threshold is given the paper's rule applies: λ₁ for both. A computed
-            // λ₁ depends on the group's size; the first layer's inputs decide.
-            let first = network.first_weight().map_or(1, |w| w.shape[0]);
-            let channels = (prune.rule != Rule::MeanSquare).then(|| {
-                Channels::new(network, prune.rule, prune.keep_norm)
-                    .in_multiples_of(prune.multiple)
-                    .weighed_by_work(prune.work_exponent)
-            });
-            let hard_threshold = match prune.target {
-                Some(share) => {
-                    let (warm_up, by) = (prune.warm_up_epochs, freeze_after_epochs);
-                    HardThreshold::Target(Target::new(share, &cycles, warm_up, by)?)
-                }
-                None => HardThreshold::Given(
-                    prune.hard_threshold.unwrap_or_else(|| soft_threshold.of(first)),
-                ),
-            };
-            let method = EmMcmcMethod {
-                config: EmMcmc {
-                    sghmc,
-                    spike_decay: prior.spike_decay,
-                    soft_threshold,
-                    hard_threshold,
-                    warm_up_epochs: prune.warm_up_epochs,
-                    freeze_after_epochs,
-                    after_freeze: prune.after_freeze,
-                    cadence: prune.cadence,
-                    regrow: prune.regrow,
-                },
-                groups: group_network(network, prior.group, columns),
-                channels,
-                key,
-            };
-            let most = method.prunable() as f64 / network.params().len() as f64;
-            if let Some(target) = prune.target.filter(|target| *target > most) {
-                let problem = format!(
-                    "is {target}, but at most {most:.3} of this network's parameters can be pruned; give a smaller one"
-                );
-                return Err(Error::config("prune.target", problem));
-            }
-            Arc::new(method)
-        }
-    })
+    let freeze_after_epochs = freeze_after_epochs(&config.prune, &cycles)?;
+    let setup = Setup {
+        method: &config.method,
+        prior: &config.prior,
+        prune: &config.prune,
+        network,
+        columns,
+        train_rows,
+        batch: config.train.batch,
+        epochs: config.train.epochs,
+        cycles,
+        freeze_after_epochs,
+        key: Key::new(config.seed, chain, Stream::Sampler),
+    };
+    (config.method.kind.declaration().build)(&setup)
 }
 
 /// The last epoch in which the mask may change.

@@ -1,6 +1,7 @@
 //! Every method in a line, with the keys that it reads: what `thinfer methods` prints.
 
-use crate::config::MethodKind;
+use thinfer_core::methods::{self, Declaration, MethodKind};
+
 use crate::config::keys::{self, Key};
 
 /// One method.
@@ -12,156 +13,27 @@ pub struct Entry {
     pub about: &'static str,
     /// Its page.
     pub page: &'static str,
-    /// The keys that it reads besides those of [`COMMON`]. One that others begin with stands for all
-    /// of them.
-    own: &'static [&'static str],
 }
 
 /// Keys that every method reads.
 pub const COMMON: &[&str] = &["prior.weight_decay", "schedule.step_size", "schedule.weight_decay"];
 
-const SGD: &[&str] = &["method.momentum", "method.nesterov"];
-const SPARSE: &[&str] = &[
-    "method.momentum",
-    "method.nesterov",
-    "prune.target",
-    "prune.rate",
-    "prune.dense_layers",
-    "prune.freeze_after_epochs",
-    "prune.freeze_after_cycles",
-];
-
 /// All methods: those of the paper, then those that it compares with.
-pub const METHODS: &[Entry] = &[
-    Entry {
-        kind: MethodKind::EmMcmc,
-        about: "Algorithm 3: samples under a spike-and-slab prior and prunes groups (DFP, DPF)",
-        page: "docs/em-mcmc.md",
-        own: &[
-            "method.beta1",
-            "method.beta2",
-            "method.noise",
-            "method.rho",
-            "method.initial_momentum",
-            "method.clip",
-            "prior.spike_decay",
-            "prior.group",
-            "prior.soft_threshold",
-            "prior.spike_probability",
-            "prune.regrow",
-            "prune.rule",
-            "prune.hard_threshold",
-            "prune.target",
-            "prune.keep_norm",
-            "prune.multiple",
-            "prune.work_exponent",
-            "prune.warm_up_epochs",
-            "prune.freeze_after_epochs",
-            "prune.freeze_after_cycles",
-            "prune.after_freeze",
-            "prune.cadence",
-            "train.freeze_below",
-            "train.freeze_layer_share",
-            "schedule.temperature",
-            "schedule.eta",
-        ],
-    },
-    Entry {
-        kind: MethodKind::Sghmc,
-        about: "Algorithm 2: SGHMC with a learned preconditioner (CV-Adam in the paper's tables)",
-        page: "docs/sghmc.md",
-        own: &[
-            "method.beta1",
-            "method.beta2",
-            "method.noise",
-            "method.rho",
-            "method.initial_momentum",
-            "method.clip",
-            "train.freeze_below",
-            "train.freeze_layer_share",
-            "schedule.temperature",
-            "schedule.eta",
-        ],
-    },
-    Entry {
-        kind: MethodKind::CvAdam,
-        about: "Algorithm 1: constrained variational Adam, a normal distribution for each weight",
-        page: "docs/cv-adam.md",
-        own: &[
-            "method.beta1",
-            "method.beta2",
-            "method.alpha",
-            "schedule.temperature",
-            "schedule.eta",
-        ],
-    },
-    Entry {
-        kind: MethodKind::Sgd,
-        about: "SGD with momentum: one network; with several chains a deep ensemble",
-        page: "docs/sgd.md",
-        own: SGD,
-    },
-    Entry {
-        kind: MethodKind::Csgld,
-        about: "cSGLD: Langevin dynamics with a cyclical step size",
-        page: "docs/csgmcmc.md",
-        own: &["method.sampling_epochs", "method.clip", "schedule.temperature"],
-    },
-    Entry {
-        kind: MethodKind::Csghmc,
-        about: "cSGHMC: the same with momentum",
-        page: "docs/csgmcmc.md",
-        own: &[
-            "method.beta1",
-            "method.noise",
-            "method.sampling_epochs",
-            "method.clip",
-            "schedule.temperature",
-        ],
-    },
-    Entry {
-        kind: MethodKind::DpfLin,
-        about: "DPF of Lin et al.: SGD with feedback, pruned by global magnitude to a target",
-        page: "docs/dpf-lin.md",
-        own: &[
-            "method.momentum",
-            "method.nesterov",
-            "prune.target",
-            "prune.dense_layers",
-            "prune.freeze_after_epochs",
-            "prune.freeze_after_cycles",
-        ],
-    },
-    Entry {
-        kind: MethodKind::Sm,
-        about: "SM, sparse momentum: sparse from the start, weights grow where momentum is large",
-        page: "docs/sm.md",
-        own: SPARSE,
-    },
-    Entry {
-        kind: MethodKind::Dsr,
-        about: "DSR: sparse from the start, weights grow at random places",
-        page: "docs/dsr.md",
-        own: SPARSE,
-    },
-    Entry {
-        kind: MethodKind::Rank1,
-        about: "Rank-1 BNN: members share weights and have random channel scales of their own",
-        page: "docs/rank1.md",
-        own: &[
-            "method.momentum",
-            "method.members",
-            "method.draws",
-            "method.posterior",
-            "method.prior_sd",
-            "method.kl_epochs",
-            "method.random_sign",
-            "method.first_scale",
-        ],
-    },
-];
+pub const METHODS: &[Entry] = &{
+    let mut all = [Entry::of(methods::METHODS[0]); methods::METHODS.len()];
+    let mut at = 0;
+    while at < all.len() {
+        all[at] = Entry::of(methods::METHODS[at]);
+        at += 1;
+    }
+    all
+};
 
 impl Entry {
+    const fn of(method: &'static Declaration) -> Self {
+        Self { kind: MethodKind::of(method), about: method.about, page: method.page }
+    }
+
     /// The keys that the method reads, those that all methods share last.
     pub fn keys(&self) -> Vec<Key> {
         let under = |key: &Key, name: &str| {
@@ -173,7 +45,7 @@ impl Entry {
 
     /// The same in short: one name for all keys of a schedule.
     pub fn key_names(&self) -> impl Iterator<Item = &'static str> {
-        self.own.iter().chain(COMMON).copied()
+        self.kind.declaration().reads.iter().chain(COMMON).copied()
     }
 }
 

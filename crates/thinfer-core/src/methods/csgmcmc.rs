@@ -1,13 +1,17 @@
 //! cSGLD and cSGHMC: cyclical stochastic-gradient MCMC (Zhang, Li, Zhang, Chen & Wilson, 2020).
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use thinfer_data::Result;
 use thinfer_engine::noise::Key;
 use thinfer_engine::{Arena, Chunk, Clip, Pass, vectorize};
 
 use super::kernels::{self, CsgmcmcScalars, Kernel, Scalars};
+use super::registry::{Declaration, Setup, When};
+use super::sghmc::NoiseRule;
 use super::{Method, SMALLEST_FOLLOWED, Tick, Vitals, follow};
+use crate::keys::{Kind, MOST, key};
 use crate::prune::{ALIVE, KEEP};
 
 /// Settings of cSGHMC; without momentum it is cSGLD and keeps no velocity.
@@ -188,6 +192,65 @@ impl Method for CsgmcmcMethod {
         let noise = if self.samples(tick.epoch) { tick.rates.temperature } else { 0.0 };
         Vitals { effective_temperature: Some(noise * noise), ..Vitals::default() }
     }
+}
+
+/// cSGLD as a configuration knows it.
+pub const CSGLD: Declaration = Declaration {
+    name: "csgld",
+    about: "cSGLD: Langevin dynamics with a cyclical step size",
+    page: "docs/csgmcmc.md",
+    reads: &["method.sampling_epochs", "method.clip", "schedule.temperature"],
+    keys: &[key(
+        "method.sampling_epochs",
+        Kind::Integer(1, MOST),
+        "epochs with noise at the end of each cycle of cSGLD and cSGHMC; absent: all",
+    )],
+    defaults: DEFAULTS,
+    check: None,
+    network: None,
+    kernels: &[kernels::csgmcmc(false)],
+    build: |setup| Ok(build(setup, 0.0)),
+};
+
+/// cSGHMC as a configuration knows it. It shares the keys of cSGLD.
+pub const CSGHMC: Declaration = Declaration {
+    name: "csghmc",
+    about: "cSGHMC: the same with momentum",
+    page: "docs/csgmcmc.md",
+    reads: &[
+        "method.beta1",
+        "method.noise",
+        "method.sampling_epochs",
+        "method.clip",
+        "schedule.temperature",
+    ],
+    keys: &[],
+    defaults: DEFAULTS,
+    check: None,
+    network: None,
+    kernels: &[kernels::csgmcmc(true)],
+    build: |setup| Ok(build(setup, setup.method.beta1)),
+};
+
+/// The settings of the authors' program.
+const DEFAULTS: &[(When, &str)] = &[(
+    When::Images,
+    "
+method.sampling_epochs = 5
+schedule.step_size.value = 0.5
+",
+)];
+
+fn build(setup: &Setup<'_>, momentum: f64) -> Arc<dyn Method> {
+    let method = setup.method;
+    let config = Csgmcmc {
+        momentum,
+        weight_decay: setup.prior.weight_decay,
+        sampling_epochs: method.own.whole("sampling_epochs"),
+        clip: method.clip,
+        follow: method.noise == NoiseRule::Exact,
+    };
+    Arc::new(CsgmcmcMethod { config, cycles: setup.cycles.clone(), key: setup.key })
 }
 
 #[cfg(test)]

@@ -1,12 +1,16 @@
 //! Algorithm 1: constrained variational Adam, the variational form.
 
+use std::sync::Arc;
+
 use thinfer_data::Result;
 use thinfer_engine::elementary::sigmoid;
 use thinfer_engine::noise::{Key, Stream};
 use thinfer_engine::{Arena, Chunk, Pass, vectorize};
 
 use super::kernels::{self, CvAdamScalars, Kernel, Scalars};
+use super::registry::Declaration;
 use super::{Method, Tick, Vitals};
+use crate::keys::{Kind, key};
 use crate::prune::ALIVE;
 
 /// Settings of Algorithm 1.
@@ -219,6 +223,40 @@ impl Method for CvAdamMethod {
         Vitals { tau: Some((mean, variance.sqrt())), ..vitals }
     }
 }
+
+/// Algorithm 1 as a configuration knows it.
+pub const METHOD: Declaration = Declaration {
+    name: "cv-adam",
+    about: "Algorithm 1: constrained variational Adam, a normal distribution for each weight",
+    page: "docs/cv-adam.md",
+    reads: &[
+        "method.beta1",
+        "method.beta2",
+        "method.alpha",
+        "schedule.temperature",
+        "schedule.eta",
+    ],
+    keys: &[key(
+        "method.alpha",
+        Kind::NumberAbove(0.0, 1e3),
+        "α of Algorithm 1; absent: k l^(3/4)",
+    )],
+    defaults: &[],
+    check: None,
+    network: None,
+    kernels: &[kernels::CV_ADAM_DRAW, kernels::CV_ADAM],
+    build: |setup| {
+        let method = setup.method;
+        let config = CvAdam {
+            beta1: method.beta1,
+            beta2: method.beta2,
+            weight_decay: setup.prior.weight_decay,
+            train_rows: setup.train_rows,
+            alpha: method.own.number("alpha"),
+        };
+        Ok(Arc::new(CvAdamMethod { config, key: setup.key }))
+    },
+};
 
 #[cfg(test)]
 mod tests {

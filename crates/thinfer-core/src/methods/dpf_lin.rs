@@ -1,13 +1,17 @@
 //! DPF of Lin, Stich, Barba, Dmitriev & Jaggi (2020): dynamic model pruning with feedback. Not the
 //! option of Algorithm 3 that the paper calls DPF too.
 
-use thinfer_data::Result;
+use std::sync::Arc;
+
+use thinfer_data::{Error, Result};
 use thinfer_engine::Arena;
 use thinfer_engine::noise::Key;
 
+use super::kernels;
 use super::mask::{Mask, masked};
+use super::registry::{Declaration, Setup, When};
 use super::sgd::{Sgd, Update};
-use super::sparse::{Layers, sizes_at, smallest};
+use super::sparse::{self, Layers, sizes_at, smallest};
 use super::{Method, Tick, Vitals};
 use crate::prune::{ALIVE, KEEP};
 
@@ -100,6 +104,51 @@ impl Method for DpfLinMethod {
     fn vitals(&self, arena: &Arena, _tick: Tick) -> Vitals {
         Vitals { pruned_share: self.layers.pruned_share(arena.marks()), ..Vitals::default() }
     }
+}
+
+/// DPF of Lin et al. as a configuration knows it.
+pub const METHOD: Declaration = Declaration {
+    name: "dpf-lin",
+    about: "DPF of Lin et al.: SGD with feedback, pruned by global magnitude to a target",
+    page: "docs/dpf-lin.md",
+    reads: &[
+        "method.momentum",
+        "method.nesterov",
+        "prune.target",
+        "prune.dense_layers",
+        "prune.freeze_after_epochs",
+        "prune.freeze_after_cycles",
+    ],
+    keys: &[],
+    defaults: &[
+        (When::Always, sparse::DEFAULTS),
+        (
+            When::Images,
+            r#"
+prune.dense_layers = ["fc"]
+schedule.step_size = { value = 0.1, shape = "steps", at_epochs = [100, 150] }
+train.batch = 128
+"#,
+        ),
+    ],
+    check: None,
+    network: None,
+    kernels: &[kernels::MASK],
+    build,
+};
+
+fn build(setup: &Setup<'_>) -> Result<Arc<dyn Method>> {
+    let (layers, pruned) = Layers::of(setup)?;
+    let epochs = setup.epochs;
+    let last_epoch = setup.freeze_after_epochs.unwrap_or(epochs * 3 / 4).max(1);
+    if last_epoch >= epochs {
+        let problem = format!(
+            "is reached in epoch {last_epoch}, counted from 0, but the run has {epochs}; give more train.epochs or an earlier end of pruning (prune.freeze_after_epochs)"
+        );
+        return Err(Error::config("prune.target", problem));
+    }
+    let config = DpfLin { sgd: Sgd::of(setup), pruned, last_epoch };
+    Ok(Arc::new(DpfLinMethod { config, layers }))
 }
 
 #[cfg(test)]

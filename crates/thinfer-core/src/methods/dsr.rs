@@ -1,14 +1,17 @@
 //! DSR: dynamic sparse reparameterisation (Mostafa & Wang, 2019). SGD on a sparse network; once an
 //! epoch the smallest live weights of all layers go and as many come at random places.
 
+use std::sync::Arc;
+
 use rayon::prelude::*;
 use thinfer_data::Result;
 use thinfer_engine::Arena;
 use thinfer_engine::noise::{Key, Stream};
 
 use super::mask::Cut;
+use super::registry::{Declaration, When};
 use super::sgd::{Pruned, Sgd, Update};
-use super::sparse::{Layers, apportion, sizes_at, smallest};
+use super::sparse::{self, Layers, apportion, sizes_at, smallest};
 use super::{Method, Tick, Vitals};
 use crate::prune::KEEP;
 
@@ -135,3 +138,35 @@ impl Method for DsrMethod {
         Vitals { pruned_share: self.layers.pruned_share(arena.marks()), ..Vitals::default() }
     }
 }
+
+/// DSR as a configuration knows it.
+pub const METHOD: Declaration = Declaration {
+    name: "dsr",
+    about: "DSR: sparse from the start, weights grow at random places",
+    page: "docs/dsr.md",
+    reads: sparse::READS,
+    keys: &[],
+    defaults: &[
+        (When::Always, sparse::DEFAULTS),
+        // K_p is a small part of the live weights; p₀ of SM is half of them.
+        (When::Always, "prune.rate = 0.05"),
+        (
+            When::Images,
+            r#"
+prune.dense_layers = ["conv1", "fc", "*.downsample.0", "*.shortcut"]
+schedule.step_size = { value = 0.1, shape = "steps", factor = 0.2, at_epochs = [60, 120, 160] }
+train.batch = 100
+"#,
+        ),
+    ],
+    check: None,
+    network: None,
+    kernels: &[],
+    build: |setup| {
+        let (layers, pruned) = Layers::of(setup)?;
+        // The authors stop after epoch 190 of 200.
+        let freeze_after_epochs = setup.freeze_after_epochs.unwrap_or(setup.epochs * 19 / 20);
+        let config = Dsr { sgd: Sgd::of(setup), rate: setup.prune.rate, freeze_after_epochs };
+        Ok(Arc::new(DsrMethod { config, layers, pruned, key: setup.key }))
+    },
+};

@@ -1,13 +1,20 @@
 //! Algorithm 3: EM-MCMC. Algorithm 2 under a group spike-and-slab prior, pruning while it samples.
 
-use thinfer_data::Result;
+use std::sync::Arc;
+
+use thinfer_data::{Error, Result};
 use thinfer_engine::Arena;
 use thinfer_engine::noise::Key;
 
+use super::kernels;
 use super::mask::{Cut, Mask, masked};
+use super::registry::{Choices, Declaration, Setup, When};
 use super::sghmc::{self, Sghmc};
 use super::{Method, Tick, Vitals};
-use crate::prune::{self, Channels, Course, Groups, HardThreshold, KEEP, SLAB, SoftThreshold};
+use crate::prune::{
+    self, Channels, Course, Groups, HardThreshold, KEEP, Rule, SLAB, SoftThreshold, Target,
+    group_network,
+};
 
 /// When EM and pruning run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -252,6 +259,180 @@ impl Method for EmMcmcMethod {
     fn vitals_of_state(&self, arena: &Arena, tick: Tick, vitals: Vitals) -> Vitals {
         self.config.sghmc.vitals_with(arena, tick, self.config.spike_decay, vitals)
     }
+}
+
+/// Algorithm 3 as a configuration knows it.
+pub const METHOD: Declaration = Declaration {
+    name: "em-mcmc",
+    about: "Algorithm 3: samples under a spike-and-slab prior and prunes groups (DFP, DPF)",
+    page: "docs/em-mcmc.md",
+    reads: &[
+        "method.beta1",
+        "method.beta2",
+        "method.noise",
+        "method.rho",
+        "method.initial_momentum",
+        "method.clip",
+        "prior.spike_decay",
+        "prior.group",
+        "prior.soft_threshold",
+        "prior.spike_probability",
+        "prune.regrow",
+        "prune.rule",
+        "prune.hard_threshold",
+        "prune.target",
+        "prune.keep_norm",
+        "prune.multiple",
+        "prune.work_exponent",
+        "prune.warm_up_epochs",
+        "prune.freeze_after_epochs",
+        "prune.freeze_after_cycles",
+        "prune.after_freeze",
+        "prune.cadence",
+        "train.freeze_below",
+        "train.freeze_layer_share",
+        "schedule.temperature",
+        "schedule.eta",
+    ],
+    keys: &[],
+    defaults: &[(When::ExactImages, sghmc::IMAGE_CLIP)],
+    check: Some(check),
+    network: None,
+    kernels: &[kernels::SGHMC_FORWARD],
+    build,
+};
+
+fn check(choices: &Choices<'_>) -> Result<()> {
+    let refuse = |key: &str, problem: String| Err(Error::config(key, problem));
+    let prior = choices.prior;
+    match (prior.soft_threshold, prior.spike_probability) {
+        (None, None) => {
+            return refuse(
+                "prior.soft_threshold",
+                "is missing; give it, or prior.spike_probability to compute it".into(),
+            );
+        }
+        (Some(_), Some(_)) => {
+            return refuse(
+                "prior.spike_probability",
+                "is given together with prior.soft_threshold; give one of them".into(),
+            );
+        }
+        _ => {}
+    }
+    if prior.spike_decay <= prior.weight_decay {
+        return refuse(
+            "prior.spike_decay",
+            format!(
+                "is {}, but must be larger than prior.weight_decay = {}: the spike is the narrow part",
+                prior.spike_decay, prior.weight_decay
+            ),
+        );
+    }
+    if prior.spike_probability.is_some() && prior.weight_decay == 0.0 {
+        return refuse(
+            "prior.weight_decay",
+            "is 0, so λ₁ cannot be computed from prior.spike_probability; give a positive one"
+                .into(),
+        );
+    }
+    if choices.reference_code && choices.prune.regrow {
+        return refuse(
+            "prune.regrow",
+            "is true, but the reference code sets pruned weights to zero in every step and cannot regrow; use preset = \"exact\" or \"paper\"".into(),
+        );
+    }
+    check_pruning(choices)
+}
+
+fn check_pruning(choices: &Choices<'_>) -> Result<()> {
+    let prune = choices.prune;
+    if prune.target.is_some() && prune.hard_threshold.is_some() {
+        return Err(Error::config(
+            "prune.target",
+            "is given together with prune.hard_threshold, which it finds by itself; give one of them",
+        ));
+    }
+    if prune.freeze_after_epochs.is_some() && prune.freeze_after_cycles.is_some() {
+        return Err(Error::config(
+            "prune.freeze_after_cycles",
+            "is given together with prune.freeze_after_epochs; give one of them",
+        ));
+    }
+    if prune.rule != Rule::MeanSquare && !choices.images {
+        return Err(Error::config(
+            "prune.rule",
+            "compares the channels of image networks; use \"mean-square\" for a table",
+        ));
+    }
+    let of_ranges = [
+        ("prune.multiple", prune.multiple > 1),
+        ("prune.work_exponent", prune.work_exponent > 0.0),
+    ];
+    for (key, given) in of_ranges {
+        if given && prune.rule == Rule::MeanSquare {
+            return Err(Error::config(
+                key,
+                "is about channels, and prune.rule = \"mean-square\" prunes groups of weights; leave it out, or prune image networks by \"range\"",
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn build(setup: &Setup<'_>) -> Result<Arc<dyn Method>> {
+    let (prior, prune, network) = (setup.prior, setup.prune, setup.network);
+    let n = setup.train_rows as f64;
+    let soft_threshold = match (prior.soft_threshold, prior.spike_probability) {
+        (None, Some(spike_probability)) => SoftThreshold::Computed {
+            spike_precision: prior.spike_decay * n,
+            slab_precision: prior.weight_decay * n,
+            spike_probability,
+        },
+        (given, _) => SoftThreshold::Given(given.unwrap_or_default()),
+    };
+    // Where no hard threshold is given the paper's rule applies: λ₁ for both. A computed λ₁ depends
+    // on the group's size; the first layer's inputs decide.
+    let first = network.first_weight().map_or(1, |w| w.shape[0]);
+    let channels = (prune.rule != Rule::MeanSquare).then(|| {
+        Channels::new(network, prune.rule, prune.keep_norm)
+            .in_multiples_of(prune.multiple)
+            .weighed_by_work(prune.work_exponent)
+    });
+    let freeze_after_epochs = setup.freeze_after_epochs;
+    let hard_threshold = match prune.target {
+        Some(share) => {
+            let (warm_up, by) = (prune.warm_up_epochs, freeze_after_epochs);
+            HardThreshold::Target(Target::new(share, &setup.cycles, warm_up, by)?)
+        }
+        None => {
+            HardThreshold::Given(prune.hard_threshold.unwrap_or_else(|| soft_threshold.of(first)))
+        }
+    };
+    let method = EmMcmcMethod {
+        config: EmMcmc {
+            sghmc: Sghmc::of(setup),
+            spike_decay: prior.spike_decay,
+            soft_threshold,
+            hard_threshold,
+            warm_up_epochs: prune.warm_up_epochs,
+            freeze_after_epochs,
+            after_freeze: prune.after_freeze,
+            cadence: prune.cadence,
+            regrow: prune.regrow,
+        },
+        groups: group_network(network, prior.group, setup.columns),
+        channels,
+        key: setup.key,
+    };
+    let most = method.prunable() as f64 / network.params().len() as f64;
+    if let Some(target) = prune.target.filter(|target| *target > most) {
+        let problem = format!(
+            "is {target}, but at most {most:.3} of this network's parameters can be pruned; give a smaller one"
+        );
+        return Err(Error::config("prune.target", problem));
+    }
+    Ok(Arc::new(method))
 }
 
 #[cfg(test)]

@@ -17,7 +17,8 @@ use super::sghmc::{NoiseRule, RhoRule};
 use super::{csgmcmc, cv_adam, rank1, sgd, sghmc};
 pub use thinfer_engine::Kernel;
 
-const fn kernel(source: &'static str, entry: &'static str) -> Kernel {
+/// A kernel without definitions.
+pub(super) const fn kernel(source: &'static str, entry: &'static str) -> Kernel {
     Kernel { source, entry, defines: &[] }
 }
 
@@ -67,26 +68,13 @@ pub const fn rank1(law: Law) -> Kernel {
     Kernel { source: RANK1_SOURCE, entry: "rank1", defines }
 }
 
-/// Every kernel with every set of definitions, for a test that compiles them all.
+/// The same with the masked weights written in the same pass.
+pub const SGHMC_FORWARD: Kernel =
+    Kernel { defines: &["FORWARD=1"], ..sghmc(NoiseRule::Exact, RhoRule::Exact) };
+
+/// Every kernel of every method, for a test that compiles them all.
 pub fn all() -> Vec<Kernel> {
-    let mut all = vec![
-        SGD,
-        SGD_MASKED,
-        csgmcmc(false),
-        csgmcmc(true),
-        rank1(Law::Gaussian),
-        rank1(Law::Cauchy),
-        CV_ADAM_DRAW,
-        CV_ADAM,
-        MASK,
-        Kernel { defines: &["FORWARD=1"], ..sghmc(NoiseRule::Exact, RhoRule::Exact) },
-    ];
-    for noise in [NoiseRule::Exact, NoiseRule::Paper] {
-        for rho in [RhoRule::Exact, RhoRule::Code, RhoRule::Printed] {
-            all.push(sghmc(noise, rho));
-        }
-    }
-    all
+    super::METHODS.iter().flat_map(|method| method.kernels).copied().collect()
 }
 
 /// One entry of a kernel's table of scalars, as 32-bit words in the order of its struct.
@@ -215,6 +203,7 @@ impl Scalars for SghmcScalars {
     }
 }
 
-fn with_key(key: Key, step: u64, numbers: &[f32]) -> Vec<u32> {
+/// The words of the noise at a step, then numbers.
+pub(super) fn with_key(key: Key, step: u64, numbers: &[f32]) -> Vec<u32> {
     key.kernel_words(step).into_iter().chain(numbers.iter().map(|x| x.to_bits())).collect()
 }

@@ -1,4 +1,5 @@
-//! The methods. Each is one file: its update above its code, its state, its three hooks.
+//! The methods. Each is one file: its update above its code, its state, its three hooks, and what a
+//! configuration knows of it ([`Declaration`]).
 //!
 //! A training loop knows a method only through [`Method`]:
 //! - [`Method::materialize`] writes the weights that the forward pass uses, where they differ from
@@ -14,6 +15,8 @@ pub mod em_mcmc;
 pub mod kernels;
 mod mask;
 pub mod rank1;
+mod registry;
+mod settings;
 pub mod sgd;
 pub mod sghmc;
 pub mod sm;
@@ -24,6 +27,23 @@ use thinfer_engine::noise::{Key, Stream};
 use thinfer_engine::{Arena, ParamTable, Role};
 
 use crate::prune::Course;
+
+pub use registry::{Choices, Declaration, MethodKind, NAMES, Setup, When};
+pub use settings::{MethodConfig, OwnSettings, PriorConfig, PruneConfig};
+
+/// All methods: those of the paper, then those that it compares with.
+pub const METHODS: &[&Declaration] = &[
+    &em_mcmc::METHOD,
+    &sghmc::METHOD,
+    &cv_adam::METHOD,
+    &sgd::METHOD,
+    &csgmcmc::CSGLD,
+    &csgmcmc::CSGHMC,
+    &dpf_lin::METHOD,
+    &sm::METHOD,
+    &dsr::METHOD,
+    &rank1::METHOD,
+];
 
 /// What the schedules say at one step.
 #[derive(Clone, Copy, Debug, PartialEq)]

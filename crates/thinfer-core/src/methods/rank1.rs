@@ -1,13 +1,19 @@
 //! The Rank-1 BNN: shared weights, and for each of K members random scales of every channel.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
-use thinfer_data::Result;
+use thinfer_data::{Error, Result};
 use thinfer_engine::elementary::{sigmoid, softplus};
 use thinfer_engine::noise::{Key, Stream};
-use thinfer_engine::{Arena, Chunk, Law, Pass, Role, vectorize};
+use thinfer_engine::{Arena, Chunk, Law, Mixture, Network, Pass, Role, vectorize};
 
 use super::kernels::{self, Kernel, Rank1Scalars, Scalars};
+use super::registry::{Choices, Declaration, When};
+use super::settings::MethodConfig;
 use super::{Method, Tick, Vitals, sgd};
+use crate::keys::{Key as Declared, Kind, key};
+use crate::model;
 use crate::prune::ALIVE;
 
 /// Minimises the mean loss over examples and members + ½ wd |w|² + κ KL(q ‖ p) / N, where w are the
@@ -247,4 +253,133 @@ impl Method for Rank1 {
     fn vitals(&self, _arena: &Arena, _tick: Tick) -> Vitals {
         Vitals::default()
     }
+}
+
+/// The Rank-1 BNN as a configuration knows it.
+pub const METHOD: Declaration = Declaration {
+    name: "rank1",
+    about: "Rank-1 BNN: members share weights and have random channel scales of their own",
+    page: "docs/rank1.md",
+    reads: &[
+        "method.momentum",
+        "method.members",
+        "method.draws",
+        "method.posterior",
+        "method.prior_sd",
+        "method.kl_epochs",
+        "method.random_sign",
+        "method.first_scale",
+    ],
+    keys: KEYS,
+    defaults: &[
+        (
+            When::Always,
+            r#"
+method.members = 4
+method.draws = 1
+method.posterior = "gaussian"
+method.prior_sd = 0.1
+method.kl_epochs = 200.0
+method.random_sign = 0.5
+train.samples_per_cycle = 1
+"#,
+        ),
+        (
+            When::Images,
+            r#"
+prior.weight_decay = 2e-4
+schedule.step_size = { value = 0.1, shape = "steps", factor = 0.2, at_epochs = [100, 200, 225], warm_up_epochs = 1.0 }
+train.epochs = 250
+train.batch = 128
+"#,
+        ),
+        // A Cauchy number is far from its location now and then, so more of them are averaged.
+        (When::Given("method.posterior", "cauchy"), "method.draws = 4"),
+    ],
+    check: Some(check),
+    network: Some(network),
+    kernels: &[kernels::rank1(Law::Gaussian), kernels::rank1(Law::Cauchy)],
+    build: |setup| {
+        let (own, rows) = (&setup.method.own, setup.train_rows);
+        let steps = rows.div_ceil(setup.batch.min(rows).max(1));
+        let law = law(setup.method);
+        Ok(Arc::new(Rank1 {
+            momentum: setup.method.momentum,
+            weight_decay: setup.prior.weight_decay,
+            train_rows: rows,
+            law,
+            prior_sd: own.number("prior_sd").unwrap_or(0.1),
+            kl_steps: own.number("kl_epochs").unwrap_or(1.0) * steps as f64,
+            random_sign: own.number("random_sign").unwrap_or(0.5),
+            first_scale: own.number("first_scale").unwrap_or_else(|| first_scale(law)),
+        }))
+    },
+};
+
+const KEYS: &[Declared] = &[
+    key(
+        "method.members",
+        Kind::Integer(1, 1000),
+        "K, members of a Rank-1 BNN: each has random scales of its own and sees every example",
+    ),
+    key(
+        "method.draws",
+        Kind::Integer(1, 10_000),
+        "draws of each member of a Rank-1 BNN that a prediction averages; 1, for Cauchy scales 4",
+    ),
+    key(
+        "method.posterior",
+        Kind::Choice(&["gaussian", "cauchy"]),
+        "law of the random scales of a Rank-1 BNN, and of their prior",
+    ),
+    key(
+        "method.prior_sd",
+        Kind::NumberAbove(0.0, 1e3),
+        "standard deviation of that prior around 1, or its scale where it is Cauchy",
+    ),
+    key(
+        "method.kl_epochs",
+        Kind::NumberAbove(0.0, 1e6),
+        "epochs over which that prior comes into force",
+    ),
+    key(
+        "method.random_sign",
+        Kind::Number(0.0, 1.0),
+        "share of random scales that begin at 1; the others begin at -1",
+    ),
+    key(
+        "method.first_scale",
+        Kind::NumberAbove(0.0, 10.0),
+        "width of the law of each random scale at the start; 0.0316, for Cauchy scales 7.9e-5",
+    ),
+];
+
+fn law(method: &MethodConfig) -> Law {
+    match method.own.word("posterior") {
+        Some("cauchy") => Law::Cauchy,
+        _ => Law::Gaussian,
+    }
+}
+
+fn check(choices: &Choices<'_>) -> Result<()> {
+    if choices.prune.target.is_some() {
+        return Err(Error::config("prune.target", "is given, but a Rank-1 BNN prunes nothing"));
+    }
+    if !choices.images {
+        return Err(Error::config(
+            "method.kind",
+            "is \"rank1\", which scales the channels of image networks; a table needs another one",
+        ));
+    }
+    Ok(())
+}
+
+/// The network with the random scales of its members.
+fn network(method: &MethodConfig, network: &Network) -> Result<Network> {
+    let mixture = Mixture {
+        members: method.own.whole("members").unwrap_or(1),
+        law: law(method),
+        draws: method.own.whole("draws").unwrap_or(1),
+    };
+    Ok(model::rank1(network, mixture)?)
 }

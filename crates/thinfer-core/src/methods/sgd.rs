@@ -1,11 +1,14 @@
 //! SGD with momentum: the baseline, and the limit of the samplers without noise.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 use thinfer_data::Result;
 use thinfer_engine::noise::Key;
 use thinfer_engine::{Arena, Chunk, Pass, vectorize};
 
 use super::kernels::{self, Kernel, Scalars, SgdScalars};
+use super::registry::{Declaration, Setup};
 use super::{Method, Tick, Vitals};
 use crate::prune::{ALIVE, KEEP};
 
@@ -149,6 +152,31 @@ impl Method for Sgd {
         Vitals::default()
     }
 }
+
+impl Sgd {
+    /// What a configuration says of it.
+    pub(super) fn of(setup: &Setup<'_>) -> Self {
+        Self {
+            momentum: setup.method.momentum,
+            weight_decay: setup.prior.weight_decay,
+            nesterov: setup.method.nesterov,
+        }
+    }
+}
+
+/// SGD as a configuration knows it.
+pub const METHOD: Declaration = Declaration {
+    name: "sgd",
+    about: "SGD with momentum: one network; with several chains a deep ensemble",
+    page: "docs/sgd.md",
+    reads: &["method.momentum", "method.nesterov"],
+    keys: &[],
+    defaults: &[],
+    check: None,
+    network: None,
+    kernels: &[kernels::SGD, kernels::SGD_MASKED],
+    build: |setup| Ok(Arc::new(Sgd::of(setup))),
+};
 
 #[cfg(test)]
 mod tests {

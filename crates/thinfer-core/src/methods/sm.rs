@@ -1,14 +1,17 @@
 //! SM: sparse momentum (Dettmers & Zettlemoyer, 2019). SGD on a sparse network whose live weights
 //! move to where the momentum is largest, once an epoch.
 
+use std::sync::Arc;
+
 use rayon::prelude::*;
 use thinfer_data::Result;
 use thinfer_engine::Arena;
 use thinfer_engine::noise::Key;
 
 use super::mask::Cut;
+use super::registry::{Declaration, When};
 use super::sgd::{BUFFER, Pruned, Sgd, Update};
-use super::sparse::{Layers, apportion, sizes_at, smallest};
+use super::sparse::{self, Layers, apportion, sizes_at, smallest};
 use super::{Method, Tick, Vitals};
 use crate::prune::KEEP;
 
@@ -196,6 +199,38 @@ impl Method for SmMethod {
         Vitals { pruned_share: self.layers.pruned_share(arena.marks()), ..Vitals::default() }
     }
 }
+
+/// SM as a configuration knows it.
+pub const METHOD: Declaration = Declaration {
+    name: "sm",
+    about: "SM, sparse momentum: sparse from the start, weights grow where momentum is large",
+    page: "docs/sm.md",
+    reads: sparse::READS,
+    keys: &[],
+    defaults: &[
+        (When::Always, sparse::DEFAULTS),
+        (
+            When::Images,
+            r#"
+schedule.step_size = { value = 0.1, shape = "steps", at_epochs = [80, 160] }
+train.batch = 128
+"#,
+        ),
+    ],
+    check: None,
+    network: None,
+    kernels: &[],
+    build: |setup| {
+        let (layers, pruned) = Layers::of(setup)?;
+        let config = Sm {
+            sgd: Sgd::of(setup),
+            rate: setup.prune.rate,
+            epochs: setup.epochs,
+            freeze_after_epochs: setup.freeze_after_epochs,
+        };
+        Ok(Arc::new(SmMethod { config, layers, pruned }))
+    },
+};
 
 #[cfg(test)]
 mod tests {

@@ -9,6 +9,7 @@ use thinfer_engine::noise::{Key, Stream};
 use thinfer_engine::{Arena, Network};
 
 use super::mask::Cut;
+use super::registry::Setup;
 use crate::prune::{ALIVE, KEEP, count};
 
 /// What `prune.dense_layers` calls the classifier: most networks have a layer of this name.
@@ -175,6 +176,34 @@ pub fn smallest(mut values: Vec<(f32, u32)>, count: usize) -> Vec<u32> {
 pub fn sizes_at(range: &Range<usize>, values: &[f32], marks: &[u8], live: bool) -> Vec<(f32, u32)> {
     let wanted = range.clone().filter(|&at| (marks[at] & KEEP != 0) == live);
     wanted.map(|at| (values[at].abs(), at as u32)).collect()
+}
+
+/// The keys that SM and DSR read.
+pub(super) const READS: &[&str] = &[
+    "method.momentum",
+    "method.nesterov",
+    "prune.target",
+    "prune.rate",
+    "prune.dense_layers",
+    "prune.freeze_after_epochs",
+    "prune.freeze_after_cycles",
+];
+
+/// Defaults of methods with a fixed number of live weights.
+pub(super) const DEFAULTS: &str = "
+method.nesterov = true
+prune.target = 0.9
+train.samples_per_cycle = 1
+";
+
+impl Layers {
+    /// The layers that a configuration leaves open to pruning, and how many weights it prunes.
+    pub(super) fn of(setup: &Setup<'_>) -> Result<(Self, usize)> {
+        let layers = Self::new(setup.network, &setup.prune.dense_layers)?;
+        let target = setup.prune.target.unwrap_or_default();
+        let pruned = layers.budget(target, setup.network.params().len())?;
+        Ok((layers, pruned))
+    }
 }
 
 #[cfg(test)]

@@ -1,49 +1,11 @@
 //! Every key that a configuration can have, as data: checks, suggestions, the schema and the
-//! reference page all come from this table.
+//! reference page all come from these tables. What one method alone reads is declared beside it.
 
+pub use thinfer_core::keys::{Key, Kind};
+use thinfer_core::keys::{MOST, key};
+use thinfer_core::methods;
 use toml::Value;
 
-/// What values a key takes.
-#[derive(Clone, Copy, Debug)]
-pub enum Kind {
-    /// A whole number in a closed range.
-    Integer(i64, i64),
-    /// A number in a closed range.
-    Number(f64, f64),
-    /// A number above the first and up to the second bound.
-    NumberAbove(f64, f64),
-    /// A number from the first and below the second bound.
-    NumberBelow(f64, f64),
-    /// One of these words.
-    Choice(&'static [&'static str]),
-    /// A number above 0, or one of these words.
-    NumberOr(&'static [&'static str]),
-    /// Yes or no.
-    Switch,
-    /// Any text.
-    Text,
-    /// A list of whole numbers, each in a closed range.
-    Integers(i64, i64),
-    /// A list of texts.
-    Texts,
-}
-
-/// One key.
-#[derive(Clone, Copy, Debug)]
-pub struct Key {
-    /// Its dotted name.
-    pub name: &'static str,
-    /// What it takes.
-    pub kind: Kind,
-    /// What it does, in a sentence.
-    pub about: &'static str,
-}
-
-const fn key(name: &'static str, kind: Kind, about: &'static str) -> Key {
-    Key { name, kind, about }
-}
-
-const MOST: i64 = 1 << 53;
 const SHAPES: &[&str] = &["constant", "cyclical", "steps"];
 /// What is written where nothing is to be limited and the default is a limit.
 pub(super) const NO_LIMIT: &str = "none";
@@ -93,7 +55,7 @@ const ETA: [Key; 6] = schedule_keys!("eta", Kind::Number(0.0, 1e6), "the rate η
 const WEIGHT_DECAY: [Key; 6] =
     schedule_keys!("weight_decay", Kind::Number(0.0, 1e6), "a factor on the weight decay");
 
-const PLAIN: &[Key] = &[
+const UP_TO_METHODS: &[Key] = &[
     key("format", Kind::Integer(0, MOST), "version of the file format; this program reads 1"),
     key(
         "preset",
@@ -190,10 +152,7 @@ const PLAIN: &[Key] = &[
     ),
     key(
         "method.kind",
-        Kind::Choice(&[
-            "em-mcmc", "sghmc", "cv-adam", "sgd", "csgld", "csghmc", "dpf-lin", "sm", "dsr",
-            "rank1",
-        ]),
+        Kind::Choice(methods::NAMES),
         "Algorithm 3, 2, 1, or another method; `thinfer methods` lists them",
     ),
     key("method.beta1", Kind::NumberBelow(0.0, 1.0), "β₁, how much of the velocity stays"),
@@ -212,47 +171,9 @@ const PLAIN: &[Key] = &[
         "standard deviation of the first velocity",
     ),
     key("method.clip", Kind::NumberOr(&[NO_LIMIT]), "largest norm of the data gradient"),
-    key("method.alpha", Kind::NumberAbove(0.0, 1e3), "α of Algorithm 1; absent: k l^(3/4)"),
-    key(
-        "method.sampling_epochs",
-        Kind::Integer(1, MOST),
-        "epochs with noise at the end of each cycle of cSGLD and cSGHMC; absent: all",
-    ),
-    key(
-        "method.members",
-        Kind::Integer(1, 1000),
-        "K, members of a Rank-1 BNN: each has random scales of its own and sees every example",
-    ),
-    key(
-        "method.draws",
-        Kind::Integer(1, 10_000),
-        "draws of each member of a Rank-1 BNN that a prediction averages; 1, for Cauchy scales 4",
-    ),
-    key(
-        "method.posterior",
-        Kind::Choice(&["gaussian", "cauchy"]),
-        "law of the random scales of a Rank-1 BNN, and of their prior",
-    ),
-    key(
-        "method.prior_sd",
-        Kind::NumberAbove(0.0, 1e3),
-        "standard deviation of that prior around 1, or its scale where it is Cauchy",
-    ),
-    key(
-        "method.kl_epochs",
-        Kind::NumberAbove(0.0, 1e6),
-        "epochs over which that prior comes into force",
-    ),
-    key(
-        "method.random_sign",
-        Kind::Number(0.0, 1.0),
-        "share of random scales that begin at 1; the others begin at -1",
-    ),
-    key(
-        "method.first_scale",
-        Kind::NumberAbove(0.0, 10.0),
-        "width of the law of each random scale at the start; 0.0316, for Cauchy scales 7.9e-5",
-    ),
+];
+
+const AFTER_METHODS: &[Key] = &[
     key(
         "prior.weight_decay",
         Kind::Number(0.0, 1e6),
@@ -403,8 +324,9 @@ const PLAIN: &[Key] = &[
 
 /// All keys.
 pub fn keys() -> impl Iterator<Item = Key> {
+    let own = methods::METHODS.iter().flat_map(|method| method.keys);
     let schedules = [STEP_SIZE, TEMPERATURE, ETA, WEIGHT_DECAY].into_iter().flatten();
-    PLAIN.iter().copied().chain(schedules)
+    UP_TO_METHODS.iter().chain(own).chain(AFTER_METHODS).copied().chain(schedules)
 }
 
 /// The key called `name`.
@@ -469,82 +391,29 @@ fn best(
     best.filter(|(score, _)| *score > above).map(|(_, name)| name)
 }
 
-impl Kind {
-    /// What is allowed, in words.
-    pub fn allowed(self) -> String {
-        let words =
-            |list: &[&str]| list.iter().map(|w| format!("\"{w}\"")).collect::<Vec<_>>().join(", ");
-        let large =
-            |high: f64| if high >= 1e6 { String::new() } else { format!(" and at most {high}") };
-        match self {
-            Kind::Integer(low, high) if high >= MOST => format!("a whole number from {low} on"),
-            Kind::Integer(low, high) => format!("a whole number from {low} to {high}"),
-            Kind::Number(low, high) => format!("a number of at least {low}{}", large(high)),
-            Kind::NumberAbove(low, high) => format!("a number above {low}{}", large(high)),
-            Kind::NumberBelow(low, high) => format!("a number from {low} on and below {high}"),
-            Kind::Choice(list) => format!("one of {}", words(list)),
-            Kind::NumberOr(list) => format!("a number above 0, or one of {}", words(list)),
-            Kind::Switch => "true or false".into(),
-            Kind::Text => "text in quotes".into(),
-            Kind::Texts => "a list of texts in quotes".into(),
-            Kind::Integers(low, high) if high >= MOST => {
-                format!("a list of whole numbers from {low} on")
-            }
-            Kind::Integers(low, high) => format!("a list of whole numbers from {low} to {high}"),
+/// Whether a key of this kind takes `value`.
+pub fn accepts(kind: Kind, value: &Value) -> bool {
+    let number = || match value {
+        Value::Float(v) => Some(*v),
+        Value::Integer(v) => Some(*v as f64),
+        _ => None,
+    };
+    match kind {
+        Kind::Integer(low, high) => value.as_integer().is_some_and(|v| (low..=high).contains(&v)),
+        Kind::Number(low, high) => number().is_some_and(|v| v >= low && v <= high),
+        Kind::NumberAbove(low, high) => number().is_some_and(|v| v > low && v <= high),
+        Kind::NumberBelow(low, high) => number().is_some_and(|v| v >= low && v < high),
+        Kind::Choice(list) => value.as_str().is_some_and(|v| list.contains(&v)),
+        Kind::NumberOr(list) => {
+            number().is_some_and(|v| v > 0.0 && v.is_finite())
+                || value.as_str().is_some_and(|v| list.contains(&v))
         }
-    }
-
-    /// Whether `value` is allowed.
-    pub fn accepts(self, value: &Value) -> bool {
-        let number = || match value {
-            Value::Float(v) => Some(*v),
-            Value::Integer(v) => Some(*v as f64),
-            _ => None,
-        };
-        match self {
-            Kind::Integer(low, high) => {
-                value.as_integer().is_some_and(|v| (low..=high).contains(&v))
-            }
-            Kind::Number(low, high) => number().is_some_and(|v| v >= low && v <= high),
-            Kind::NumberAbove(low, high) => number().is_some_and(|v| v > low && v <= high),
-            Kind::NumberBelow(low, high) => number().is_some_and(|v| v >= low && v < high),
-            Kind::Choice(list) => value.as_str().is_some_and(|v| list.contains(&v)),
-            Kind::NumberOr(list) => {
-                number().is_some_and(|v| v > 0.0 && v.is_finite())
-                    || value.as_str().is_some_and(|v| list.contains(&v))
-            }
-            Kind::Switch => value.is_bool(),
-            Kind::Text => value.is_str(),
-            Kind::Texts => value.as_array().is_some_and(|list| list.iter().all(Value::is_str)),
-            Kind::Integers(low, high) => value.as_array().is_some_and(|list| {
-                list.iter().all(|v| v.as_integer().is_some_and(|v| (low..=high).contains(&v)))
-            }),
-        }
-    }
-
-    fn schema(self) -> serde_json::Value {
-        use serde_json::json;
-        match self {
-            Kind::Integer(low, high) => json!({"type": "integer", "minimum": low, "maximum": high}),
-            Kind::Number(low, high) => json!({"type": "number", "minimum": low, "maximum": high}),
-            Kind::NumberAbove(low, high) => {
-                json!({"type": "number", "exclusiveMinimum": low, "maximum": high})
-            }
-            Kind::NumberBelow(low, high) => {
-                json!({"type": "number", "minimum": low, "exclusiveMaximum": high})
-            }
-            Kind::Choice(list) => json!({"enum": list}),
-            Kind::NumberOr(list) => {
-                json!({"anyOf": [{"type": "number", "exclusiveMinimum": 0}, {"enum": list}]})
-            }
-            Kind::Switch => json!({"type": "boolean"}),
-            Kind::Text => json!({"type": "string"}),
-            Kind::Texts => json!({"type": "array", "items": {"type": "string"}}),
-            Kind::Integers(low, high) => json!({
-                "type": "array",
-                "items": {"type": "integer", "minimum": low, "maximum": high}
-            }),
-        }
+        Kind::Switch => value.is_bool(),
+        Kind::Text => value.is_str(),
+        Kind::Texts => value.as_array().is_some_and(|list| list.iter().all(Value::is_str)),
+        Kind::Integers(low, high) => value.as_array().is_some_and(|list| {
+            list.iter().all(|v| v.as_integer().is_some_and(|v| (low..=high).contains(&v)))
+        }),
     }
 }
 
@@ -621,7 +490,7 @@ mod tests {
     }
 
     /// `docs/config-schema.json` is this schema. To renew it:
-    /// `THINFER_UPDATE=1 cargo test -p thinfer the_committed_schema_is_current`.
+    /// `THINFER_UPDATE=1 cargo test -p thinfer-run the_committed_schema_is_current`.
     #[test]
     fn the_committed_schema_is_current() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/config-schema.json");

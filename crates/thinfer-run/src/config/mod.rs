@@ -13,9 +13,9 @@ use std::ops::Range;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
+use thinfer_core::methods::Choices;
 use thinfer_core::model::name_problem;
 use thinfer_core::posterior::{SampleRule, Thin};
-use thinfer_core::prune::Rule;
 use thinfer_core::schedule::sampling_epochs;
 use thinfer_data::check_holdout;
 use thinfer_data::files::regular;
@@ -25,10 +25,10 @@ use toml::{Table, Value};
 pub use differences::Difference;
 pub use presets::{PRESET_DIFFERENCES, Preset};
 pub use sections::{
-    Members, MethodConfig, MethodKind, ModelConfig, NoiseModel, PosteriorConfig, PrecisionName,
-    PriorConfig, PruneConfig, ScheduleConfig, ScheduleConfigs, ScheduleValue, ShapeName,
-    TrainConfig,
+    Members, ModelConfig, NoiseModel, PosteriorConfig, PrecisionName, ScheduleConfig,
+    ScheduleConfigs, ScheduleValue, ShapeName, TrainConfig,
 };
+pub use thinfer_core::methods::{MethodConfig, MethodKind, OwnSettings, PriorConfig, PruneConfig};
 pub use thinfer_core::model::Activation;
 pub use thinfer_data::{DataConfig, DataKind, TaskChoice};
 
@@ -111,15 +111,10 @@ impl Config {
             all.extend(preset.image_defaults());
         }
         let kind = settings.get("method.kind").cloned().and_then(|kind| kind.try_into().ok());
-        let kind: MethodKind = kind.unwrap_or(MethodKind::EmMcmc);
+        let kind: MethodKind = kind.unwrap_or_default();
         all.remove("method.clip");
         all.extend(presets::clip(preset, kind, images).map(|c| ("method.clip".into(), c.into())));
-        all.extend(presets::method_defaults(kind, images));
-        // A Cauchy number is far from its location now and then, so more of them are averaged.
-        let law = settings.get("method.posterior").and_then(Value::as_str);
-        if kind == MethodKind::Rank1 && law == Some("cauchy") {
-            all.insert("method.draws".into(), Value::Integer(4));
-        }
+        all.extend(presets::method_defaults(kind, preset, images, settings));
         if kind.is_sparse() {
             // They prune to a target and know no threshold.
             all.remove("prune.hard_threshold");
@@ -162,100 +157,22 @@ impl Config {
         {
             return refuse("model.name", format!("`{}` {problem}", self.model.name));
         }
-        if self.train.freeze_below.is_some()
-            && !matches!(self.method.kind, MethodKind::EmMcmc | MethodKind::Sghmc)
-        {
+        let kind = self.method.kind;
+        if self.train.freeze_below.is_some() && !kind.reads("train.freeze_below") {
             let problem = format!(
                 "freezes weights under Algorithms 2 and 3 (\"sghmc\", \"em-mcmc\"), but method.kind is \"{}\"",
-                self.method.kind.name()
+                kind.name()
             );
             return refuse("train.freeze_below", problem);
         }
-        if self.method.kind == MethodKind::EmMcmc {
-            let prior = &self.prior;
-            match (prior.soft_threshold, prior.spike_probability) {
-                (None, None) => {
-                    return refuse(
-                        "prior.soft_threshold",
-                        "is missing; give it, or prior.spike_probability to compute it".into(),
-                    );
-                }
-                (Some(_), Some(_)) => {
-                    return refuse(
-                        "prior.spike_probability",
-                        "is given together with prior.soft_threshold; give one of them".into(),
-                    );
-                }
-                _ => {}
-            }
-            if prior.spike_decay <= prior.weight_decay {
-                return refuse(
-                    "prior.spike_decay",
-                    format!(
-                        "is {}, but must be larger than prior.weight_decay = {}: the spike is the narrow part",
-                        prior.spike_decay, prior.weight_decay
-                    ),
-                );
-            }
-            if prior.spike_probability.is_some() && prior.weight_decay == 0.0 {
-                return refuse(
-                    "prior.weight_decay",
-                    "is 0, so λ₁ cannot be computed from prior.spike_probability; give a positive one".into(),
-                );
-            }
-            if self.preset == Preset::ReferenceCode && self.prune.regrow {
-                return refuse(
-                    "prune.regrow",
-                    "is true, but the reference code sets pruned weights to zero in every step and cannot regrow; use preset = \"exact\" or \"paper\"".into(),
-                );
-            }
-            self.check_pruning()?;
-        }
-        if self.method.kind == MethodKind::Rank1 && self.prune.target.is_some() {
-            return refuse("prune.target", "is given, but a Rank-1 BNN prunes nothing".into());
-        }
-        if self.method.kind == MethodKind::Rank1 && !self.data.kind.is_images() {
-            return refuse(
-                "method.kind",
-                "is \"rank1\", which scales the channels of image networks; a table needs another one".into(),
-            );
-        }
-        Ok(())
-    }
-
-    fn check_pruning(&self) -> Result<()> {
-        let prune = &self.prune;
-        if prune.target.is_some() && prune.hard_threshold.is_some() {
-            return Err(Error::config(
-                "prune.target",
-                "is given together with prune.hard_threshold, which it finds by itself; give one of them",
-            ));
-        }
-        if prune.freeze_after_epochs.is_some() && prune.freeze_after_cycles.is_some() {
-            return Err(Error::config(
-                "prune.freeze_after_cycles",
-                "is given together with prune.freeze_after_epochs; give one of them",
-            ));
-        }
-        if prune.rule != Rule::MeanSquare && !self.data.kind.is_images() {
-            return Err(Error::config(
-                "prune.rule",
-                "compares the channels of image networks; use \"mean-square\" for a table",
-            ));
-        }
-        let of_ranges = [
-            ("prune.multiple", prune.multiple > 1),
-            ("prune.work_exponent", prune.work_exponent > 0.0),
-        ];
-        for (key, given) in of_ranges {
-            if given && prune.rule == Rule::MeanSquare {
-                return Err(Error::config(
-                    key,
-                    "is about channels, and prune.rule = \"mean-square\" prunes groups of weights; leave it out, or prune image networks by \"range\"",
-                ));
-            }
-        }
-        Ok(())
+        let choices = Choices {
+            method: &self.method,
+            prior: &self.prior,
+            prune: &self.prune,
+            images: self.data.kind.is_images(),
+            reference_code: self.preset == Preset::ReferenceCode,
+        };
+        kind.declaration().check.map_or(Ok(()), |check| check(&choices))
     }
 
     /// The configuration as a TOML file, complete.
@@ -452,7 +369,7 @@ fn check_key(name: &str, value: &Value) -> Result<()> {
         };
         return Err(Error::config(name, problem));
     };
-    if key.kind.accepts(value) {
+    if keys::accepts(key.kind, value) {
         return Ok(());
     }
     let mut problem = format!("is {value}, but must be {}", key.kind.allowed());

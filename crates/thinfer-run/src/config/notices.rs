@@ -6,7 +6,7 @@ use thinfer_core::methods::em_mcmc::Cadence;
 use thinfer_core::shrink::Shrinking;
 use toml::{Table, Value};
 
-use super::{Config, DataKind, MethodKind};
+use super::{Config, DataKind};
 
 impl Config {
     /// What a user should hear before the run: settings that its data has no use for, and schedules that its
@@ -27,7 +27,7 @@ impl Config {
             }
         }
         let prune = &self.prune;
-        if self.method.kind == MethodKind::EmMcmc {
+        if self.method.kind.name() == "em-mcmc" {
             if prune.shrink == Shrinking::Always && prune.cadence == Cadence::Step {
                 notices.push(
                     "prune.shrink is \"always\", but with prune.cadence = \"step\" training never goes on with a smaller network; set prune.cadence to \"epoch\" to have one".to_owned(),

@@ -3,9 +3,8 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use thinfer_core::methods::{MethodKind, When};
 use toml::Value;
-
-use super::MethodKind;
 
 /// Which reading of the paper the defaults follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -108,97 +107,34 @@ train.batch = 64
 train.precision = "bf16"
 "#;
 
-// Deviation: no limit in paper and program. With it a warm restart of a ResNet-18 loses much less of what it
-// had learnt, and few steps are shortened where samples are taken; see results/cifar10.
-const IMAGE_CLIP: f64 = 3.0;
-
-/// The default of `method.clip`. The programs that other methods than Algorithms 2 and 3 come from have no
-/// limit on images.
-pub(super) fn clip(preset: Preset, kind: MethodKind, images: bool) -> Option<f64> {
-    let samples = matches!(kind, MethodKind::Sghmc | MethodKind::EmMcmc);
-    match (images, samples) {
-        (true, true) => (preset == Preset::Exact).then_some(IMAGE_CLIP),
-        (true, false) => None,
-        (false, _) => preset.defaults().get("method.clip").and_then(Value::as_float),
-    }
-}
-
-/// Defaults that a method has of its own: for all data, and for images besides. Those for
-/// images are the settings of the programs that the methods come from (methods 5 and 7 to 9).
-const METHODS: &[(MethodKind, &[&str], &str)] = &[
-    (MethodKind::Csgld, &[], CSGMCMC),
-    (MethodKind::Csghmc, &[], CSGMCMC),
-    (
-        MethodKind::DpfLin,
-        &[SPARSE],
-        r#"
-prune.dense_layers = ["fc"]
-schedule.step_size = { value = 0.1, shape = "steps", at_epochs = [100, 150] }
-train.batch = 128
-"#,
-    ),
-    (
-        MethodKind::Sm,
-        &[SPARSE],
-        r#"
-schedule.step_size = { value = 0.1, shape = "steps", at_epochs = [80, 160] }
-train.batch = 128
-"#,
-    ),
-    (
-        MethodKind::Dsr,
-        // K_p is a small part of the live weights; p₀ of SM is half of them.
-        &[SPARSE, "prune.rate = 0.05"],
-        r#"
-prune.dense_layers = ["conv1", "fc", "*.downsample.0", "*.shortcut"]
-schedule.step_size = { value = 0.1, shape = "steps", factor = 0.2, at_epochs = [60, 120, 160] }
-train.batch = 100
-"#,
-    ),
-    (
-        MethodKind::Rank1,
-        &[RANK1],
-        r#"
-prior.weight_decay = 2e-4
-schedule.step_size = { value = 0.1, shape = "steps", factor = 0.2, at_epochs = [100, 200, 225], warm_up_epochs = 1.0 }
-train.epochs = 250
-train.batch = 128
-"#,
-    ),
-];
-
-const RANK1: &str = r#"
-method.members = 4
-method.draws = 1
-method.posterior = "gaussian"
-method.prior_sd = 0.1
-method.kl_epochs = 200.0
-method.random_sign = 0.5
-train.samples_per_cycle = 1
-"#;
-
-const CSGMCMC: &str = "
-method.sampling_epochs = 5
-schedule.step_size.value = 0.5
-";
-
-const SPARSE: &str = "
-method.nesterov = true
-prune.target = 0.9
-train.samples_per_cycle = 1
-";
-
-/// The defaults of a method that differ from those of the preset.
-pub(super) fn method_defaults(kind: MethodKind, images: bool) -> BTreeMap<String, Value> {
+/// The defaults of a method that differ from those of the preset, where `given` are the settings that
+/// a user gives.
+pub(super) fn method_defaults(
+    kind: MethodKind,
+    preset: Preset,
+    images: bool,
+    given: &BTreeMap<String, Value>,
+) -> BTreeMap<String, Value> {
+    let holds = |when: When| match when {
+        When::Always => true,
+        When::Images => images,
+        When::ExactImages => images && preset == Preset::Exact,
+        When::Given(key, word) => given.get(key).and_then(Value::as_str) == Some(word),
+    };
     let mut settings = BTreeMap::new();
-    for (_, all, of_images) in METHODS.iter().filter(|(of, ..)| *of == kind) {
-        for text in all.iter().chain(images.then_some(of_images)) {
-            if let Ok(table) = toml::from_str(text) {
-                super::flatten("", &table, &mut settings);
-            }
+    for (_, text) in kind.declaration().defaults.iter().filter(|(when, _)| holds(*when)) {
+        if let Ok(table) = toml::from_str(text) {
+            super::flatten("", &table, &mut settings);
         }
     }
     settings
+}
+
+/// The default of `method.clip`. On images a method that has no limit of its own has none.
+pub(super) fn clip(preset: Preset, kind: MethodKind, images: bool) -> Option<f64> {
+    let own = method_defaults(kind, preset, images, &BTreeMap::new());
+    let of_preset = || if images { None } else { preset.defaults().remove("method.clip") };
+    own.get("method.clip").cloned().or_else(of_preset).and_then(|clip| clip.as_float())
 }
 
 impl Preset {
@@ -254,6 +190,18 @@ impl Preset {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_defaults_of_methods_can_be_read() {
+        for method in thinfer_core::methods::METHODS {
+            for (_, text) in method.defaults {
+                let table: toml::Table = toml::from_str(text).unwrap();
+                let mut settings = BTreeMap::new();
+                super::super::flatten("", &table, &mut settings);
+                super::super::check_keys(&settings).unwrap();
+            }
+        }
+    }
 
     #[test]
     fn presets_differ_where_the_table_says_and_nowhere_else() {

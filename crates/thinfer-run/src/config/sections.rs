@@ -1,13 +1,8 @@
 //! What a configuration holds, section by section; `keys.rs` says what each value does.
 
 use serde::{Deserialize, Serialize};
-use thinfer_core::methods::em_mcmc::{AfterFreeze, Cadence};
-use thinfer_core::methods::sghmc::{NoiseRule, RhoRule};
 use thinfer_core::model::Activation;
-use thinfer_core::prune::{Grouping, Rule};
 use thinfer_core::schedule::{Schedule, Shape};
-use thinfer_core::shrink::Shrinking;
-use thinfer_engine::Law;
 use thinfer_engine::cuda::Precision;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -27,117 +22,6 @@ pub struct ModelConfig {
 pub enum NoiseModel {
     Known,
     Learned,
-}
-
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "see `keys.rs`")]
-pub struct MethodConfig {
-    pub kind: MethodKind,
-    pub beta1: f64,
-    pub beta2: f64,
-    pub momentum: f64,
-    pub nesterov: bool,
-    pub noise: NoiseRule,
-    pub rho: RhoRule,
-    pub initial_momentum: f64,
-    pub clip: Option<f64>,
-    pub alpha: Option<f64>,
-    pub sampling_epochs: Option<usize>,
-    pub members: Option<usize>,
-    pub draws: Option<usize>,
-    pub posterior: Option<Law>,
-    pub prior_sd: Option<f64>,
-    pub kl_epochs: Option<f64>,
-    pub random_sign: Option<f64>,
-    pub first_scale: Option<f64>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-#[expect(missing_docs, reason = "see `keys.rs`")]
-pub enum MethodKind {
-    EmMcmc,
-    Sghmc,
-    CvAdam,
-    Sgd,
-    Csgld,
-    Csghmc,
-    DpfLin,
-    Sm,
-    Dsr,
-    Rank1,
-}
-
-impl MethodKind {
-    /// Its name in a configuration.
-    pub fn name(self) -> &'static str {
-        match self {
-            MethodKind::EmMcmc => "em-mcmc",
-            MethodKind::Sghmc => "sghmc",
-            MethodKind::CvAdam => "cv-adam",
-            MethodKind::Sgd => "sgd",
-            MethodKind::Csgld => "csgld",
-            MethodKind::Csghmc => "csghmc",
-            MethodKind::DpfLin => "dpf-lin",
-            MethodKind::Sm => "sm",
-            MethodKind::Dsr => "dsr",
-            MethodKind::Rank1 => "rank1",
-        }
-    }
-
-    /// Whether it keeps a given number of single weights alive, which `prune.target` says.
-    pub fn is_sparse(self) -> bool {
-        matches!(self, MethodKind::DpfLin | MethodKind::Sm | MethodKind::Dsr)
-    }
-}
-
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "see `keys.rs`")]
-pub struct PriorConfig {
-    pub weight_decay: f64,
-    pub spike_decay: f64,
-    pub group: Grouping,
-    pub soft_threshold: Option<f64>,
-    pub spike_probability: Option<f64>,
-}
-
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "see `keys.rs`")]
-pub struct PruneConfig {
-    pub regrow: bool,
-    pub rule: Rule,
-    pub hard_threshold: Option<f64>,
-    pub target: Option<f64>,
-    pub rate: f64,
-    pub dense_layers: Vec<String>,
-    pub keep_norm: bool,
-    #[serde(default = "one", skip_serializing_if = "is_one")]
-    pub multiple: usize,
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub work_exponent: f64,
-    pub shrink: Shrinking,
-    pub warm_up_epochs: usize,
-    pub freeze_after_epochs: Option<usize>,
-    pub freeze_after_cycles: Option<usize>,
-    #[serde(default, skip_serializing_if = "AfterFreeze::is_em")]
-    pub after_freeze: AfterFreeze,
-    pub cadence: Cadence,
-}
-
-// Keys that came later are left out of a file where they have their default, so that older runs stay readable.
-
-fn one() -> usize {
-    1
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "what serde calls")]
-fn is_one(multiple: &usize) -> bool {
-    *multiple == 1
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "what serde calls")]
-fn is_zero(exponent: &f64) -> bool {
-    *exponent == 0.0
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

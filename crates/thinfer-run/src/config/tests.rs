@@ -14,7 +14,7 @@ fn nothing_at_all_is_example_1_with_defaults() {
     let config = Config::parse("", &[]).unwrap();
     assert_eq!(config.data.kind, DataKind::Example1);
     assert_eq!(config.preset, Preset::Exact);
-    assert_eq!(config.method.kind, MethodKind::EmMcmc);
+    assert_eq!(config.method.kind.name(), "em-mcmc");
 }
 
 #[test]
@@ -148,18 +148,36 @@ fn the_limit_on_the_gradient_depends_on_data_method_and_preset() {
 fn a_rank_1_network_has_its_own_keys_and_needs_images() {
     let rank1 = |more: &str| Config::parse(&format!("method.kind = \"rank1\"\n{more}"), &[]);
     let normal = rank1("data.kind = \"cifar10\"").unwrap();
-    assert_eq!((normal.method.members, normal.method.draws), (Some(4), Some(1)));
+    assert_eq!(
+        (normal.method.own.whole("members"), normal.method.own.whole("draws")),
+        (Some(4), Some(1))
+    );
     assert_eq!((normal.train.epochs, normal.prior.weight_decay), (250, 2e-4));
     let cauchy = rank1("data.kind = \"cifar10\"\nmethod.posterior = \"cauchy\"").unwrap();
-    assert_eq!(cauchy.method.draws, Some(4));
+    assert_eq!(cauchy.method.own.whole("draws"), Some(4));
     assert_eq!(Config::parse(&cauchy.to_toml().unwrap(), &[]).unwrap(), cauchy);
     let given = "data.kind = \"cifar10\"\nmethod.posterior = \"cauchy\"\nmethod.draws = 2";
-    assert_eq!(rank1(given).unwrap().method.draws, Some(2));
+    assert_eq!(rank1(given).unwrap().method.own.whole("draws"), Some(2));
     assert!(rank1("").unwrap_err().to_string().contains("a table needs another one"));
     let pruned = rank1("data.kind = \"cifar10\"\nprune.target = 0.9").unwrap_err().to_string();
     assert!(pruned.contains("prunes nothing"), "{pruned}");
     // Other methods know nothing of them, so that their runs keep their fingerprints.
-    assert_eq!(Config::parse("", &[]).unwrap().method.members, None);
+    assert_eq!(Config::parse("", &[]).unwrap().method.own.whole("members"), None);
+}
+
+#[test]
+fn keys_of_single_methods_are_written_as_numbers_of_their_kind_and_shown_where_absent() {
+    let text = "data.kind = \"cifar10\"\nmethod.kind = \"rank1\"\nmethod.kl_epochs = 7";
+    let config = Config::parse(text, &[]).unwrap();
+    assert_eq!(config.method.own.number("kl_epochs"), Some(7.0));
+    let written = config.to_toml().unwrap();
+    assert!(
+        written.contains("draws = 1\nposterior = \"gaussian\"\nprior_sd = 0.1\nkl_epochs = 7.0\n"),
+        "{written}"
+    );
+    let json = serde_json::to_string(&config).unwrap();
+    assert!(json.contains("\"alpha\":null,\"sampling_epochs\":null,\"members\":4,"), "{json}");
+    assert_eq!(serde_json::from_str::<Config>(&json).unwrap(), config);
 }
 
 #[test]

@@ -17,7 +17,7 @@ use thinfer_engine::noise::{Key, Stream};
 use thinfer_engine::{Network, Passes, Plan};
 
 use super::response::{MOST_STEPS, Response};
-use crate::config::{Config, MethodKind};
+use crate::config::Config;
 
 /// A larger share of clipped steps changes what a chain samples from.
 pub const MOST_CLIPPED: f64 = 0.01;
@@ -107,10 +107,10 @@ fn response(
     (epoch, rows): (usize, usize),
 ) -> Option<Response> {
     let method = &config.method;
-    let (beta1, beta2, tau) = match method.kind {
-        MethodKind::Sghmc | MethodKind::EmMcmc => (method.beta1, method.beta2, record.tau_mean?),
-        MethodKind::Csghmc => (method.beta1, 1.0, 1.0),
-        MethodKind::Csgld => (0.0, 1.0, 1.0),
+    let (beta1, beta2, tau) = match method.kind.name() {
+        "sghmc" | "em-mcmc" => (method.beta1, method.beta2, record.tau_mean?),
+        "csghmc" => (method.beta1, 1.0, 1.0),
+        "csgld" => (0.0, 1.0, 1.0),
         _ => return None,
     };
     let end = (epoch as u64 + 1) * clock.steps_per_epoch;

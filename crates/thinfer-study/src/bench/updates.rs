@@ -77,7 +77,7 @@ pub fn updates(device: Device, options: &Options) -> Result<Updates> {
     let mixture = Mixture { members: 4, law: Law::Gaussian, draws: 1 };
     let shared = rank1(&network, mixture)?;
     for entry in METHODS {
-        let network = if entry.kind == MethodKind::Rank1 { &shared } else { &network };
+        let network = if entry.kind.name() == "rank1" { &shared } else { &network };
         let mut ready = Ready::new(entry.kind, network, options.precision)?;
         let milliseconds = match &gpu {
             Some(gpu) => on_gpu(gpu, network, &ready, options)?,

@@ -7,7 +7,7 @@ use thinfer_core::device::Device;
 use thinfer_core::train::{Observer, read_times, snapshot_path};
 use thinfer_data::files::read_json;
 use thinfer_data::{Error, Result};
-use thinfer_run::config::{Config, Members, MethodKind};
+use thinfer_run::config::{Config, Members};
 use thinfer_run::run::{RunInfo, method_bytes, open};
 
 /// The scores of a finished run.
@@ -112,10 +112,10 @@ impl Entry {
 
 /// The method of a run as people speak of it.
 fn method(config: &Config) -> String {
-    let name = match (config.method.kind, config.prune.regrow) {
-        (MethodKind::EmMcmc, false) => "em-mcmc, DFP",
-        (MethodKind::EmMcmc, true) => "em-mcmc, DPF",
-        (kind, _) => kind.name(),
+    let name = match (config.method.kind.name(), config.prune.regrow) {
+        ("em-mcmc", false) => "em-mcmc, DFP",
+        ("em-mcmc", true) => "em-mcmc, DPF",
+        (name, _) => name,
     };
     if config.train.members == Members::Last && config.chains > 1 {
         format!("{name}, ensemble")

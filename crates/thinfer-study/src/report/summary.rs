@@ -1,7 +1,7 @@
 //! The head of the page: what was done, what came out, in a sentence and in tables.
 
 use thinfer_data::Task;
-use thinfer_run::config::{Config, DataKind, MethodKind, Preset};
+use thinfer_run::config::{Config, DataKind, Preset};
 use thinfer_run::evaluate::{Evaluation, Scores};
 
 use super::of_table::TableRun;
@@ -86,7 +86,7 @@ fn sentence(run: &TableRun<'_>, evaluation: &Evaluation) -> String {
     let variables = run.data.names.len();
     let selected = &evaluation.selected;
     let kind = run.info.config.method.kind;
-    let chosen = if kind != MethodKind::EmMcmc && !kind.is_sparse() {
+    let chosen = if kind.name() != "em-mcmc" && !kind.is_sparse() {
         let name = kind.name();
         format!("All {} are used, as {name} selects none", plural(variables, "variable"))
     } else if selected.is_empty() {

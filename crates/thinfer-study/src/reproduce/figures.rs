@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
+use thinfer_core::methods::{em_mcmc, sghmc};
 use thinfer_core::train::{ChainResult, Channel, Observer, Record, Side};
 use thinfer_data::ImageData;
 use thinfer_data::files::write_whole;
@@ -109,7 +110,7 @@ pub fn figure_runs(figure: Figure, config: &Config) -> Result<Vec<(&'static str,
     one.train.record_every_epochs = Some(1);
     Ok(match figure {
         Figure::WeightPaths => {
-            one.method.kind = MethodKind::Sghmc;
+            one.method.kind = MethodKind::of(&sghmc::METHOD);
             if one.train.trace.is_empty() {
                 let network = build_network(&one, &ImageData::load(&one.data, one.seed)?)?;
                 let channels = figure_channels(&network);
@@ -118,7 +119,7 @@ pub fn figure_runs(figure: Figure, config: &Config) -> Result<Vec<(&'static str,
             vec![("paths", one)]
         }
         Figure::Pruning => {
-            one.method.kind = MethodKind::EmMcmc;
+            one.method.kind = MethodKind::of(&em_mcmc::METHOD);
             one.train.evaluate_every_epochs = 1;
             let with = |regrow: bool| {
                 let mut config = one.clone();
@@ -220,13 +221,13 @@ fn paths(run: &Path, result: &ChainResult) -> Result<Drawing> {
 
 /// How a run prunes.
 fn label(config: &Config) -> String {
-    match (config.method.kind, config.prune.regrow) {
-        (MethodKind::EmMcmc, false) => "DFP: what is pruned stays pruned".to_owned(),
-        (MethodKind::EmMcmc, true) => "DPF: what is pruned may come back".to_owned(),
-        (MethodKind::Sm, _) => "SM: sparse momentum".to_owned(),
-        (MethodKind::Dsr, _) => "DSR: weights grow at random places".to_owned(),
-        (MethodKind::DpfLin, _) => "DPF of Lin et al.".to_owned(),
-        (other, _) => format!("{}: not pruned", other.name()),
+    match (config.method.kind.name(), config.prune.regrow) {
+        ("em-mcmc", false) => "DFP: what is pruned stays pruned".to_owned(),
+        ("em-mcmc", true) => "DPF: what is pruned may come back".to_owned(),
+        ("sm", _) => "SM: sparse momentum".to_owned(),
+        ("dsr", _) => "DSR: weights grow at random places".to_owned(),
+        ("dpf-lin", _) => "DPF of Lin et al.".to_owned(),
+        (other, _) => format!("{other}: not pruned"),
     }
 }
 
@@ -348,7 +349,7 @@ mod tests {
 
     #[test]
     fn runs_are_labelled_by_how_they_prune_and_told_apart() {
-        use MethodKind::{DpfLin, Dsr, EmMcmc, Sgd, Sm};
+        use thinfer_core::methods::{dpf_lin, dsr, em_mcmc, sgd, sm};
         let config = |kind: MethodKind| {
             let mut config = small(&[]);
             config.method.kind = kind;
@@ -360,7 +361,10 @@ mod tests {
                 configs.iter().zip(kinds).map(|(c, (_, run))| (c, Path::new(*run))).collect();
             labels(&runs)
         };
-        let one = names(&[(EmMcmc, "a"), (Sm, "b"), (Dsr, "c"), (DpfLin, "d"), (Sgd, "e")]);
+        let [em, momentum, random, lin, plain] =
+            [&em_mcmc::METHOD, &sm::METHOD, &dsr::METHOD, &dpf_lin::METHOD, &sgd::METHOD]
+                .map(MethodKind::of);
+        let one = names(&[(em, "a"), (momentum, "b"), (random, "c"), (lin, "d"), (plain, "e")]);
         let starts = ["DFP: ", "SM: ", "DSR: ", "DPF of Lin", "sgd: not pruned"];
         for (name, start) in one.iter().zip(starts) {
             assert!(name.starts_with(start) && !name.contains('('), "{name}");
@@ -369,11 +373,8 @@ mod tests {
             let end = |name: &String| name.split_once(" (").map_or("", |(_, end)| end).to_owned();
             names(kinds).iter().map(end).collect()
         };
-        assert_eq!(
-            ends(&[(EmMcmc, "runs/a"), (Sm, "runs/c"), (EmMcmc, "runs/b")]),
-            ["a)", "", "b)"]
-        );
-        assert_eq!(ends(&[(Sm, "x/a"), (Sm, "y/a")]), ["x/a)", "y/a)"]);
+        assert_eq!(ends(&[(em, "runs/a"), (momentum, "runs/c"), (em, "runs/b")]), ["a)", "", "b)"]);
+        assert_eq!(ends(&[(momentum, "x/a"), (momentum, "y/a")]), ["x/a)", "y/a)"]);
     }
 
     #[test]

@@ -129,7 +129,7 @@ train.epochs = 200
                      schedule.step_size.warm_up_epochs = 50.0\ntrain.epochs = 200\n";
         let config = short(noisy, 10);
         assert_eq!(config.schedule.step_size.warm_up_epochs, 2.5);
-        assert_eq!(config.method.sampling_epochs, Some(1), "some noise is left");
+        assert_eq!(config.method.own.whole("sampling_epochs"), Some(1), "some noise is left");
     }
 
     /// Whatever is shipped can be scaled down.

@@ -10,7 +10,7 @@ use thinfer_core::model::image_network;
 use thinfer_core::schedule::sampling_epochs;
 use thinfer_data::Result;
 use thinfer_engine::{Arena, Network, Plan as Pass, Shape};
-use thinfer_run::config::{Config, DataKind, MethodKind};
+use thinfer_run::config::{Config, DataKind};
 use thinfer_run::experiment::{Problem, ProblemInputs, plain_network};
 
 use super::super::table_file::results;
@@ -160,8 +160,9 @@ fn whole_rows(config: &Config) -> (usize, usize) {
 fn images(config: &Config) -> (usize, usize) {
     let (train, test) = whole_rows(config);
     let method = &config.method;
-    let rank1 = method.kind == MethodKind::Rank1;
-    let [members, draws] = [method.members, method.draws].map(|n| n.filter(|_| rank1).unwrap_or(1));
+    let rank1 = method.kind.name() == "rank1";
+    let [members, draws] =
+        ["members", "draws"].map(|key| method.own.whole(key).filter(|_| rank1).unwrap_or(1));
     (train * members, test * members * draws)
 }
 
