@@ -1,5 +1,6 @@
 use super::*;
 use crate::mixture::Law;
+use crate::shape::Window;
 
 fn residual() -> Network {
     let mut b = NetworkBuilder::new(4);
