@@ -8,6 +8,7 @@
 use thinfer::methods::csgmcmc::{Csgmcmc, CsgmcmcMethod};
 use thinfer::methods::cv_adam::{self, CvAdam, CvAdamMethod};
 use thinfer::methods::em_mcmc::{AfterFreeze, Cadence, EmMcmc, EmMcmcMethod};
+use thinfer::methods::ivon::{Ivon, IvonMethod};
 use thinfer::methods::sgd::{self};
 use thinfer::methods::sghmc::{
     self, Coeffs, Gradient, NoiseRule, RHO, RhoRule, Sghmc, SghmcMethod, Tau, rho_step,
@@ -490,6 +491,42 @@ impl Method for FromEpochOne {
     }
     fn vitals(&self, arena: &Arena, tick: Tick) -> thinfer::methods::Vitals {
         self.0.vitals(arena, tick)
+    }
+}
+
+/// IVON finds N(m, k²/(H + wd)): with k = 1/√N the mean-field posterior, as in Table G.
+#[test]
+fn ivon_recovers_the_mean_field_variance() {
+    let (n, delta, centre) = (1000.0f64, 1.0, 0.7);
+    let copies = 2000;
+    let config = Ivon { beta1: 0.9, beta2: 0.99, first_curvature: 0.5, weight_decay: delta / n };
+    for h in [0.1, 1.0, 10.0] {
+        let method = IvonMethod { config, key: Key::new(3, 0, Stream::Sampler) };
+        let mut arena = Arena::flat(copies, method.state_buffers());
+        method.start(&mut arena, method.key).unwrap();
+        let rates = rates(1.0 / n.sqrt(), 0.02f64.sqrt());
+        let (mut sum, mut squares, mut count) = (0.0, 0.0, 0.0);
+        // The minimum of ½ h (w − c)² + ½ wd w².
+        let mean = h * centre / (h + delta / n);
+        for step in 0..4000 {
+            let tick = Tick { step, epoch: 0, rates };
+            method.materialize(&mut arena, tick);
+            let pull = |w: &f32| (h * (f64::from(*w) - centre)) as f32;
+            let g: Vec<f32> = arena.forward().iter().map(pull).collect();
+            arena.set_gradient(&g).unwrap();
+            method.update(&mut arena, tick);
+            if step >= 2000 && step % 10 == 0 {
+                for w in method.sample(&arena, tick) {
+                    sum += f64::from(w) - mean;
+                    squares += (f64::from(w) - mean).powi(2);
+                }
+                count += copies as f64;
+            }
+        }
+        let want = 1.0 / (n * h + delta).sqrt();
+        let sigma = (squares / count).sqrt();
+        assert!((sigma / want - 1.0).abs() < 0.02, "H {h}: σ {sigma} against {want}");
+        assert!((sum / count).abs() < 0.02 * want, "H {h}: mean off by {}", sum / count);
     }
 }
 

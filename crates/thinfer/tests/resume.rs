@@ -153,6 +153,7 @@ fn negative_losses_resume_to_the_same_bits_and_are_told_as_they_are() {
 fn algorithm_1_resumes_to_the_same_bits() {
     assert_resumes(&["method.kind=cv-adam"]);
     assert_resumes(&["method.kind=cv-adam", "method.alpha=0.05"]);
+    assert_resumes(&["method.kind=ivon", "method.curvature_memory=0.9"]);
 }
 
 #[test]

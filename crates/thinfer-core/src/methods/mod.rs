@@ -12,6 +12,7 @@ pub mod cv_adam;
 pub mod dpf_lin;
 pub mod dsr;
 pub mod em_mcmc;
+pub mod ivon;
 pub mod kernels;
 mod mask;
 pub mod rank1;
@@ -43,6 +44,7 @@ pub const METHODS: &[&Declaration] = &[
     &sm::METHOD,
     &dsr::METHOD,
     &rank1::METHOD,
+    &ivon::METHOD,
 ];
 
 /// What the schedules say at one step.

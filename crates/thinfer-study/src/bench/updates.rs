@@ -152,19 +152,19 @@ impl Ready {
 /// Whether a pass writes the bf16 copy: an update where the network reads the weights themselves,
 /// another pass always.
 fn writes_low(call: &Call, arena: &Arena) -> bool {
-    !arena.has_forward() || matches!(call.kernel.entry, "mask" | "cv_adam_draw")
+    !arena.has_forward() || matches!(call.kernel.entry, "mask" | "cv_adam_draw" | "ivon_draw")
 }
 
 /// Bytes that a pass reads and writes for a weight: 4 for each number, 1 for marks, 2 for the copy.
 fn bytes_of(call: &Call, low: bool) -> usize {
     let numbers = match call.kernel.entry {
         "mask" => 2 * 4 + 1,
-        "cv_adam_draw" => 3 * 4,
+        "cv_adam_draw" | "ivon_draw" => 3 * 4,
         // Gradient, weights both ways, and each state both ways.
         "csgmcmc" if call.kernel.defines.contains(&"MOMENTUM=0") => 3 * 4,
         "sgd" | "csgmcmc" => 5 * 4,
         "sgd_masked" | "rank1" => 5 * 4 + 1,
-        "cv_adam" => 7 * 4,
+        "cv_adam" | "ivon" => 7 * 4,
         _ => 7 * 4 + 1,
     };
     numbers + if low { 2 } else { 0 }
@@ -229,6 +229,7 @@ mod tests {
             ("sm", 21),
             ("dsr", 21),
             ("rank1", 21),
+            ("ivon", 40),
         ];
         assert_eq!(bytes(Precision::F32), want);
         // The copy is written once a step, whichever pass does it.

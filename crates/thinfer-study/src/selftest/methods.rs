@@ -46,6 +46,7 @@ const METHODS: &[(&str, &[&str])] = &[
     ("SM, sparse", &["method.kind=sm", "prune.target=0.6"]),
     ("DSR, sparse", &["method.kind=dsr", "prune.target=0.6", "prune.rate=0.3"]),
     ("Algorithm 1", &["method.kind=cv-adam", "schedule.step_size.value=0.05"]),
+    ("IVON", &["method.kind=ivon", "method.curvature_memory=0.9"]),
     ("Algorithm 2", &["method.kind=sghmc"]),
     ("Algorithm 2, clipped", &["method.kind=sghmc", "method.clip=0.1"]),
     ("Algorithm 2, as in the authors' code", &["method.kind=sghmc", "preset=reference-code"]),

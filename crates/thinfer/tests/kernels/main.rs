@@ -12,7 +12,7 @@ use thinfer::methods::kernels::{
     self, CsgmcmcScalars, CvAdamScalars, Kernel, Rank1Scalars, Scalars, SgdScalars, SghmcScalars,
 };
 use thinfer::methods::sghmc::{NoiseRule, RhoRule};
-use thinfer::methods::{csgmcmc, cv_adam, rank1, sgd, sghmc};
+use thinfer::methods::{csgmcmc, cv_adam, ivon, rank1, sgd, sghmc};
 use thinfer_engine::augment::{self, Augment};
 use thinfer_engine::noise::{self, Key, Stream};
 use thinfer_engine::{
@@ -164,7 +164,7 @@ impl Chain {
         let read = self.forward.as_ref().unwrap_or(&self.weights);
         let low: Vec<u16> = out[2].chunks(2).map(|b| u16::from_le_bytes([b[0], b[1]])).collect();
         let writes = self.forward.is_none()
-            || ["cv_adam_draw", "mask"].contains(&kernel.entry)
+            || ["cv_adam_draw", "ivon_draw", "mask"].contains(&kernel.entry)
             || kernel.defines.contains(&"FORWARD=1");
         for (low, read) in low.iter().zip(read) {
             let nearest = bf16(*read);
@@ -438,6 +438,41 @@ fn cv_adam_has_the_bits_of_the_cpu() {
         assert_close("m", &got.state[0], &want.state[0], exact, 1.0);
         assert_close("rho", &got.state[1], &want.state[1], exact, 1.0);
         assert_close("mu", &got.weights, &want.weights, exact, 1.0);
+    }
+}
+
+#[test]
+fn ivon_has_the_bits_of_the_cpu() {
+    let coeffs = ivon::Coeffs {
+        k: 0.05,
+        over_k: 20.0,
+        beta1: 0.9,
+        share1: 0.1,
+        share2: 1e-2,
+        unbias: 1.7,
+        rate: 0.09,
+        decay: 5e-4,
+    };
+    let scalars = ivon::Step { coeffs, key: KEY, step: STEP };
+    for exact in [true, false] {
+        let mut want = Chain { forward: Some(vec![0.0; N]), ..Chain::new() };
+        // A curvature is positive.
+        want.state[1].iter_mut().for_each(|h| *h = 0.1 + h.abs());
+        let mut got = want.clone();
+        if !got.run(ivon::DRAW, exact, &scalars, 1.0) {
+            return;
+        }
+        let eps = normals(KEY, STEP);
+        let drawn: Vec<f32> = (0..N)
+            .map(|i| ivon::draw(&coeffs, want.weights[i], want.state[1][i], eps[i]))
+            .collect();
+        assert_close("forward", got.forward.as_ref().unwrap(), &drawn, exact, 1.0);
+        assert!(got.run(ivon::UPDATE, exact, &scalars, 1.0));
+        let [g, h] = &mut want.state;
+        ivon::step(&coeffs, &mut want.weights, g, h, &want.gradient, &eps);
+        assert_close("g", &got.state[0], &want.state[0], exact, 1.0);
+        assert_close("h", &got.state[1], &want.state[1], exact, 1.0);
+        assert_close("m", &got.weights, &want.weights, exact, 1.0);
     }
 }
 
