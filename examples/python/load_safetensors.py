@@ -74,6 +74,8 @@ class Thin(nn.Module):
             return self.get_submodule(layer["name"])(x)
         if op == "max-pool":
             return F.max_pool2d(x, layer["kernel"], layer["stride"], layer["padding"])
+        if op == "average-pool":
+            return F.avg_pool2d(x, layer["kernel"], layer["stride"], layer["padding"])
         if op == "global-average-pool":
             return x.mean((2, 3)) if x.dim() == 4 else x
         if op == "add":

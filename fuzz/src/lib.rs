@@ -1,5 +1,5 @@
-//! What the targets and the replay of their corpus share: the call of a reader, and what counts as a
-//! fault.
+//! What the targets and the replay of their corpus share: the call of a reader, and what counts as
+//! a fault.
 
 mod peak;
 
@@ -24,8 +24,8 @@ fn is_foreign(panic: &PanicHookInfo<'_>) -> bool {
     panic.location().is_some_and(|place| place.file().contains("/registry/src/"))
 }
 
-/// Leaves panics of the project itself to the hook of libFuzzer, which ends the process and shows where
-/// they came from.
+/// Leaves panics of the project itself to the hook of libFuzzer, which ends the process and shows
+/// where they came from.
 pub fn prepare() {
     let default = panic::take_hook();
     panic::set_hook(Box::new(move |panic| {

@@ -58,7 +58,8 @@ impl Context {
         }
     }
 
-    /// Says something on stderr without which the result is read wrongly, also when it is to be quiet.
+    /// Says something on stderr without which the result is read wrongly, also when it is to be
+    /// quiet.
     #[expect(clippy::unused_self, reason = "beside `notice`, which asks how to talk")]
     pub(crate) fn warning(&self, text: &str) {
         to_stderr_as("warning:", "33", text);

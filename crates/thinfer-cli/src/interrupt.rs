@@ -40,8 +40,8 @@ pub(crate) fn stop_flag(context: &Context) -> anyhow::Result<&'static AtomicBool
     Ok(&STOP)
 }
 
-/// From now on the first signal ends the program at once, with these words: the work is on disk, and
-/// what follows can be done again. One that has come already does the same.
+/// From now on the first signal ends the program at once, with these words: the work is on disk,
+/// and what follows can be done again. One that has come already does the same.
 pub(crate) fn end_at_once(words: String) {
     let stopped = STOP.load(Ordering::SeqCst);
     if stopped {

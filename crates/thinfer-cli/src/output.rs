@@ -1,5 +1,5 @@
-//! Files that a command writes where the user said. What would keep them from being written is found
-//! before the work and not after it.
+//! Files that a command writes where the user said. What would keep them from being written is
+//! found before the work and not after it.
 
 use std::fs::{self, OpenOptions};
 use std::path::{Path, PathBuf};
@@ -35,8 +35,8 @@ pub(crate) fn check(path: &Path, force: bool) -> Result<()> {
     probe(folder).map_err(|e| Error::file("write", path, e))
 }
 
-/// Refuses to replace a file unless told to. Asked again before the file is written: the work may have
-/// taken hours.
+/// Refuses to replace a file unless told to. Asked again before the file is written: the work may
+/// have taken hours.
 pub(crate) fn check_free(path: &Path, force: bool) -> Result<()> {
     if !force && path.symlink_metadata().is_ok() {
         let problem = format!(

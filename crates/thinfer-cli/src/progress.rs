@@ -94,7 +94,8 @@ impl Observer for Progress<'_> {
         }
         let after = chains.range(chain + 1..).find_map(|(_, next)| next.bar.clone());
         let shown = chains.entry(chain).or_default();
-        // What was done before the first report, also by a run before this one, says nothing of speed.
+        // What was done before the first report, also by a run before this one, says nothing of
+        // speed.
         let elapsed = self.started.elapsed();
         shown.left.mark(elapsed.as_secs_f64(), step);
         if let Some(record) = record {

@@ -4,8 +4,8 @@
 #[cfg(unix)]
 const ENDING: [libc::c_int; 3] = [libc::SIGHUP, libc::SIGINT, libc::SIGTERM];
 
-/// Lets a write beyond the limit on file sizes (`ulimit -f`) fail with an error that can be told. The
-/// signal that comes with it would end the program without a word.
+/// Lets a write beyond the limit on file sizes (`ulimit -f`) fail with an error that can be told.
+/// The signal that comes with it would end the program without a word.
 pub(crate) fn survive_file_limits() {
     #[cfg(unix)]
     ignore(libc::SIGXFSZ);
@@ -24,8 +24,8 @@ pub(crate) fn keeping_ignored<T>(take_over: impl FnOnce() -> T) -> T {
 
 #[cfg(unix)]
 fn ignore(signal: libc::c_int) {
-    // SAFETY: the number is one of the constants of the system, and a signal that is ignored runs no
-    // code of ours.
+    // SAFETY: the number is one of the constants of the system, and a signal that is ignored runs
+    // no code of ours.
     unsafe {
         libc::signal(signal, libc::SIG_IGN);
     }

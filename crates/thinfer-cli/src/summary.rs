@@ -24,8 +24,8 @@ pub(crate) fn to_json(folder: &Path, evaluation: Value, extra: &[(&str, Value)])
     Value::Object(object)
 }
 
-/// The evaluation of a run on so many classes (0 for a regression) as text; `trained` is how long it
-/// took, where that is known.
+/// The evaluation of a run on so many classes (0 for a regression) as text; `trained` is how long
+/// it took, where that is known.
 pub(crate) fn to_text(
     evaluation: &Evaluation,
     config: &Config,
@@ -204,8 +204,8 @@ fn number_of(mean: f64) -> String {
     if mean.fract() == 0.0 { format!("{mean}") } else { format!("{mean:.1}") }
 }
 
-/// What went wrong and right again on the way; `classes` is 0 for a regression. Not every method can
-/// limit its gradient.
+/// What went wrong and right again on the way; `classes` is 0 for a regression. Not every method
+/// can limit its gradient.
 pub(crate) fn incidents(behaviour: &Behaviour, classes: usize, method: MethodKind) -> String {
     let clipped = match behaviour.clipped_steps {
         0 => "No gradient was clipped".to_owned(),

@@ -4,8 +4,8 @@
 use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
 
-/// Characters that a terminal obeys instead of showing them, and those that turn the direction of what
-/// follows them.
+/// Characters that a terminal obeys instead of showing them, and those that turn the direction of
+/// what follows them.
 fn is_obeyed(c: char) -> bool {
     let turns = matches!(
         c,
@@ -26,8 +26,8 @@ fn escaped(text: &str, keep: &[char]) -> String {
     out
 }
 
-/// Lines as they may be shown: all that a terminal would obey is written out, as in `\u{1b}`. Ends of
-/// lines and tabs stay.
+/// Lines as they may be shown: all that a terminal would obey is written out, as in `\u{1b}`. Ends
+/// of lines and tabs stay.
 pub(crate) fn shown(text: &str) -> Cow<'_, str> {
     const KEEP: [char; 2] = ['\n', '\t'];
     if text.chars().any(|c| is_obeyed(c) && !KEEP.contains(&c)) {
@@ -42,8 +42,8 @@ pub(crate) fn shown_name(name: &str) -> String {
     escaped(name, &[])
 }
 
-/// JSON as it may be shown, which is the same JSON: what its writer leaves in strings as it is, such as
-/// the second set of control characters, is written by number.
+/// JSON as it may be shown, which is the same JSON: what its writer leaves in strings as it is,
+/// such as the second set of control characters, is written by number.
 pub(crate) fn shown_json(json: &str) -> String {
     let mut out = String::with_capacity(json.len());
     for c in json.chars() {

@@ -32,8 +32,8 @@ impl TimeLeft {
         }
     }
 
-    /// Seconds that the steps up to `total` take, at the speed of the second half of the time so far:
-    /// a network that shrinks is faster at the end. Nothing while too little is known.
+    /// Seconds that the steps up to `total` take, at the speed of the second half of the time so
+    /// far: a network that shrinks is faster at the end. Nothing while too little is known.
     pub(crate) fn seconds(&self, total: u64) -> Option<f64> {
         let (first, last) = (self.marks.front()?, self.marks.back()?);
         let spent = last.0 - first.0;

@@ -13,11 +13,12 @@ use thinfer_engine::{Draw, Network, Passes, Plan};
 use crate::device::OnCuda;
 use crate::posterior::{Snapshot, softmax};
 
-/// Images that go through the network at once on the CPU, at most, and the bytes that they may take:
-/// where all do not fit, fewer go.
+/// Images that go through the network at once on the CPU, at most, and the bytes that they may
+/// take: where all do not fit, fewer go.
 const CPU_ROWS: usize = 128;
 const CPU_BYTES: u64 = 1 << 30;
-/// Images that go through the network at once on a GPU, and as many of those that have more numbers than this.
+/// Images that go through the network at once on a GPU, and as many of those that have more numbers
+/// than this.
 const GPU_ROWS: usize = 1024;
 const GPU_ROWS_OF_LARGE: usize = 512;
 const LARGE: usize = 3 * 64 * 64;
@@ -130,8 +131,8 @@ impl Classifier {
         Ok(self.run(Weights::Trained(session), false, &NEVER)?.concat())
     }
 
-    /// Lets the device begin with [`Classifier::probabilities_in`], where it has all that it needs, and does not wait
-    /// for it. The weights must not change until then.
+    /// Lets the device begin with [`Classifier::probabilities_in`], where it has all that it needs,
+    /// and does not wait for it. The weights must not change until then.
     pub(crate) fn begin_in(&mut self, session: &Session) -> Result<()> {
         if let (Place::Cuda { inference, begun, .. }, Images::Held(_), [view]) =
             (&mut self.place, &self.images, &self.views[..])
@@ -223,8 +224,8 @@ fn add(mean: &mut [f64], logits: &[f32], outputs: usize, share: usize) {
     });
 }
 
-/// The probability of every class of every image, `[image · classes + class]`: for each snapshot in turn as
-/// many tables as it has views, of which there are several where members share a network.
+/// The probability of every class of every image, `[image · classes + class]`: for each snapshot in
+/// turn as many tables as it has views, of which there are several where members share a network.
 pub fn classify<'a>(
     network: &Network,
     members: impl IntoIterator<Item = &'a Snapshot>,

@@ -38,8 +38,8 @@ pub const IMAGE_NETWORKS: [&str; 8] = [
     "wrn-DEPTH-WIDTH",
 ];
 
-/// What is wrong with the name of a network, if anything: it must be one of [`IMAGE_NETWORKS`] or of
-/// `others`.
+/// What is wrong with the name of a network, if anything: it must be one of [`IMAGE_NETWORKS`] or
+/// of `others`.
 pub fn name_problem(name: &str, others: &[&str]) -> Option<String> {
     let [plain @ .., wide] = &IMAGE_NETWORKS;
     let names = || others.iter().chain(plain).copied();

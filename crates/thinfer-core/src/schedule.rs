@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 pub enum Shape {
     /// The same value all the time.
     Constant,
-    /// `½ (cos(π (r mod P) / P) + 1)` with P = steps / cycles: from 1 to almost 0 in each cycle. The
-    /// cycles begin where the warm-up ends, and r and the steps count from there.
+    /// `½ (cos(π (r mod P) / P) + 1)` with P = steps / cycles: from 1 to almost 0 in each cycle.
+    /// The cycles begin where the warm-up ends, and r and the steps count from there.
     Cyclical {
         /// Cycles in the run.
         cycles: usize,

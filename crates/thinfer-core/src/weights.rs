@@ -245,8 +245,8 @@ pub fn from_tensors(
     Err(unfit(path, &problems.join("; ")))
 }
 
-/// Weights from tensors that are known to fit: a network that only claims to be large takes no memory
-/// before that.
+/// Weights from tensors that are known to fit: a network that only claims to be large takes no
+/// memory before that.
 fn filled(network: &Network, found: &[(Entry<'_>, TensorView<'_>)]) -> Weights {
     let mut weights = Weights {
         params: vec![0.0; network.params().len()],

@@ -20,8 +20,8 @@ mod tests;
 /// Rows that a table must have at least.
 const FEWEST_ROWS: usize = 10;
 
-/// The largest share of a table's rows that is held out to test on: as many again are there to choose
-/// with, and the rest is learned from.
+/// The largest share of a table's rows that is held out to test on: as many again are there to
+/// choose with, and the rest is learned from.
 const LARGEST_HOLDOUT: f64 = 1.0 / 3.0;
 
 /// Rows that are held out at least.

@@ -33,8 +33,8 @@ pub(super) fn could_be_classes(table: &Table, target: &str) -> Option<String> {
     })
 }
 
-/// Names the columns of text whose cells are all numbers with signs that numbers here do not have, such
-/// as `1,234`, `0,5`, `$5` and `5 %`.
+/// Names the columns of text whose cells are all numbers with signs that numbers here do not have,
+/// such as `1,234`, `0,5`, `$5` and `5 %`.
 pub(super) fn could_be_numbers(table: &Table) -> Option<String> {
     let like = |values: &Values| -> Option<String> {
         let Values::Text(cells) = values else { return None };
@@ -55,8 +55,8 @@ pub(super) fn could_be_numbers(table: &Table) -> Option<String> {
     })
 }
 
-/// Refuses a target of text whose cells are numbers with other signs (`0,5`, `5 %`), or numbers with
-/// a unit that are many (`12.5 kg`): as classes they would be learned one by one.
+/// Refuses a target of text whose cells are numbers with other signs (`0,5`, `5 %`), or numbers
+/// with a unit that are many (`12.5 kg`): as classes they would be learned one by one.
 pub(super) fn numbers_for_classes(table: &Table, target: &str) -> Result<()> {
     let column = table.columns.iter().find(|column| column.name == target);
     let Some(Values::Text(cells)) = column.map(|column| &column.values) else { return Ok(()) };
@@ -82,8 +82,8 @@ fn is_measured(cell: &str) -> bool {
     bare.starts_with(|c: char| c.is_ascii_digit()) && short
 }
 
-/// Whether a cell is a number with a sign of money or percent, with commas between thousands, or with a
-/// decimal comma.
+/// Whether a cell is a number with a sign of money or percent, with commas between thousands, or
+/// with a decimal comma.
 fn is_dressed(cell: &str) -> bool {
     let bare = cell.trim_start_matches(['$', '€', '£', '+', '-']).trim_end_matches(['%', '€']);
     let bare = bare.trim();

@@ -1,8 +1,8 @@
 //! Data that thinfer trains on: tables, images and simulated designs.
 //!
 //! [`Bundle`] holds the rows of a table or of a simulated design, [`ImageData`] holds images, and
-//! [`Data`] is either. They come from a [`DataConfig`], the section `data` of a configuration. The crate also has what every
-//! crate above it needs: [`Error`], [`files`], [`jobs`] and [`threads`].
+//! [`Data`] is either. They come from a [`DataConfig`], the section `data` of a configuration. The
+//! crate also has what every crate above it needs: [`Error`], [`files`], [`jobs`] and [`threads`].
 
 mod bundle;
 mod cgroup;

@@ -1,9 +1,9 @@
 //! The three simulated examples of the paper and two more published designs, at any size, keyed.
 //!
-//! Examples 1 to 3: x_j = (e + z_j)/√2 with e and z_j standard normal, truncated to [−10, 10] (which
-//! the generator never leaves), so every pair of inputs has correlation ½. The other two have
-//! independent uniform inputs. Training, validation and test parts come from separate streams of one
-//! seed.
+//! Examples 1 to 3: x_j = (e + z_j)/√2 with e and z_j standard normal, truncated to [−10, 10]
+//! (which the generator never leaves), so every pair of inputs has correlation ½. The other two
+//! have independent uniform inputs. Training, validation and test parts come from separate streams
+//! of one seed.
 
 use serde::{Deserialize, Serialize};
 use thinfer_engine::Dataset;
@@ -155,8 +155,8 @@ impl Example {
                 Example::Bai => {
                     x.iter_mut().enumerate().for_each(|(c, x)| *x = 2.0 * uniform(c));
                 }
-                // Standardised, as any table of a user is: a network on 1,000 inputs of mean ½ would
-                // first have to learn to subtract it.
+                // Standardised, as any table of a user is: a network on 1,000 inputs of mean ½
+                // would first have to learn to subtract it.
                 Example::Friedman => {
                     x.iter_mut().enumerate().for_each(|(c, x)| *x = UNIFORM_SCALE * uniform(c));
                 }

@@ -65,8 +65,8 @@ pub fn side_by_side<R: Send>(count: usize, work: impl Fn() -> R + Sync) -> Vec<R
     if done.is_empty() && count > 0 { vec![work()] } else { done }
 }
 
-/// Makes the threads that all work shares, of which rayon would insist on one a core. Where the system
-/// gives fewer, says how many there are of how many.
+/// Makes the threads that all work shares, of which rayon would insist on one a core. Where the
+/// system gives fewer, says how many there are of how many.
 ///
 /// To be called once, when a program starts; later calls do nothing.
 pub fn prepare() -> Option<(usize, usize)> {

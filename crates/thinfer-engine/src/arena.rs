@@ -32,10 +32,10 @@ pub struct Arena {
 
 /// A pass as a CUDA kernel: the text to compile, the function in it, and `NAME=value` definitions.
 ///
-/// Every such kernel has one signature: weights, what the network reads where that is kept apart, its
-/// bf16 copy, gradient, two state buffers, marks, length, a table of scalars with one entry a step,
-/// the step, a factor on the gradient, and the numbers that key the noise where they are not the
-/// weights' own.
+/// Every such kernel has one signature: weights, what the network reads where that is kept apart,
+/// its bf16 copy, gradient, two state buffers, marks, length, a table of scalars with one entry a
+/// step, the step, a factor on the gradient, and the numbers that key the noise where they are not
+/// the weights' own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kernel {
     /// CUDA C++.
@@ -118,8 +118,8 @@ impl Arena {
     }
 
     /// Zeroed buffers for a network that was cut out of a larger one. `origin` has, for each of its
-    /// parameters' elements, the index in the larger one, which keys its noise; behind them may stand
-    /// elements that no network reads but that a method still moves.
+    /// parameters' elements, the index in the larger one, which keys its noise; behind them may
+    /// stand elements that no network reads but that a method still moves.
     pub fn part(network: &Network, origin: Vec<u32>, state_buffers: usize) -> Self {
         let stats = Self::new(network, 0).stats;
         let mut table = network.params().clone();
@@ -134,8 +134,8 @@ impl Arena {
         self.origin.as_deref()
     }
 
-    /// Fills weights, marks and statistics of a part from the larger arena, and with `all` the method's
-    /// state too; statistic i from `stats[i]`.
+    /// Fills weights, marks and statistics of a part from the larger arena, and with `all` the
+    /// method's state too; statistic i from `stats[i]`.
     pub fn take_from(&mut self, larger: &Arena, stats: &[u32], all: bool) {
         let Some(at) = &self.origin else { return };
         gather(&mut self.weights, &larger.weights, at);
@@ -347,7 +347,8 @@ impl Arena {
             });
             return;
         }
-        // Small buffers are cut in halves at least; a multiple of a noise tile, so that none is made twice.
+        // Small buffers are cut in halves at least; a multiple of a noise tile, so that none is
+        // made twice.
         let piece = (n / 2).next_multiple_of(128).min(CHUNK);
         let pieces = n.div_ceil(piece);
         let mut state: Vec<Vec<&mut [f32]>> = (0..pieces).map(|_| Vec::new()).collect();
@@ -441,8 +442,9 @@ fn gather<T: Copy + Send + Sync>(to: &mut [T], from: &[T], at: &[u32]) {
     }
 }
 
-/// The inverse of [`gather`]. Where places rise for long, both halves of them go to parts of `to` that do not meet;
-/// short runs, as of channels that were put into another order, are done one after the other.
+/// The inverse of [`gather`]. Where places rise for long, both halves of them go to parts of `to`
+/// that do not meet; short runs, as of channels that were put into another order, are done one
+/// after the other.
 fn scatter<T: Copy + Send + Sync>(to: &mut [T], mut from: &[T], at: &[u32]) {
     for rising in at.chunk_by(|a, b| a < b) {
         let (these, others) = from.split_at(rising.len());

@@ -1,4 +1,5 @@
-//! Keyed noise: Philox4x32-10 and Box-Muller, a pure function of (seed, chain, stream, step, index).
+//! Keyed noise: Philox4x32-10 and Box-Muller, a pure function of (seed, chain, stream, step,
+//! index).
 //!
 //! Nothing random is ever stored. A resumed run needs only its step number, replicas agree without
 //! talking, and the noise of the last step, which the ρ update of the paper needs, is made again.

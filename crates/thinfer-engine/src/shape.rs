@@ -24,8 +24,8 @@ impl Shape {
         self.height * self.width * self.channels
     }
 
-    /// The same of a shape that nobody has checked: nothing where the number has no place in a list,
-    /// whose numbers have 32 bits.
+    /// The same of a shape that nobody has checked: nothing where the number has no place in a
+    /// list, whose numbers have 32 bits.
     pub fn checked_len(self) -> Option<usize> {
         let len = self.height.checked_mul(self.width)?.checked_mul(self.channels)?;
         u32::try_from(len).is_ok().then_some(len)

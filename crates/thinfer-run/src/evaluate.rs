@@ -1,4 +1,5 @@
-//! The evaluation of a run: scores on held-out rows, selected variables, size, and what the chains did.
+//! The evaluation of a run: scores on held-out rows, selected variables, size, and what the chains
+//! did.
 
 mod blow_up;
 mod convergence;
@@ -76,8 +77,8 @@ pub struct Behaviour {
     pub effective_temperature_times_n: Option<f64>,
     /// The temperature asked for, times N.
     pub temperature_times_n: f64,
-    /// What is known about the temperature of the samples; `None` where the method adds no noise, or
-    /// where the training data was not at hand.
+    /// What is known about the temperature of the samples; `None` where the method adds no noise,
+    /// or where the training data was not at hand.
     pub temperature: Option<Temperature>,
     /// Mean of τ over weights at the end.
     pub tau_mean: Option<f64>,
@@ -111,8 +112,9 @@ pub struct Evaluation {
     pub baseline: Scores,
     /// Variables in the final network of more than half of the chains.
     pub selected: Vec<String>,
-    /// The share of all samples, over chains, whose network reads the variable. It says how long the
-    /// variable survived pruning and is no probability: without regrowth it falls with the length of the run.
+    /// The share of all samples, over chains, whose network reads the variable. It says how long
+    /// the variable survived pruning and is no probability: without regrowth it falls with the
+    /// length of the run.
     pub survival: BTreeMap<String, f64>,
     /// Against the truth, where it is known.
     pub selection: Option<Selection>,

@@ -45,8 +45,8 @@ impl Evaluated {
 }
 
 impl Run {
-    /// Scores on the test rows, size, and what the chains did. Images are predicted on `device`, and
-    /// compared with `foreign` ones, by name and in the shape of the run.
+    /// Scores on the test rows, size, and what the chains did. Images are predicted on `device`,
+    /// and compared with `foreign` ones, by name and in the shape of the run.
     pub fn evaluate(&self, foreign: &[(String, Images)], device: Device) -> Result<Evaluated> {
         Ok(match &self.data {
             Data::Table(data) => {

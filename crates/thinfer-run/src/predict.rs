@@ -44,8 +44,8 @@ pub struct Predictions {
 
 /// Predicts the rows of `table` with the average of `posterior`.
 ///
-/// The table needs the input columns that some sample reads; others, those of pruned variables among
-/// them, are passed over, and the target is only compared with.
+/// The table needs the input columns that some sample reads; others, those of pruned variables
+/// among them, are passed over, and the target is only compared with.
 pub fn predict(info: &RunInfo, posterior: &Posterior, table: &Table) -> Result<Predictions> {
     let inputs = info.table()?;
     let schema = &inputs.schema;

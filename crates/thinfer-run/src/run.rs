@@ -243,9 +243,9 @@ pub fn train(config: &Config, folder: &Path, mode: Mode, control: &Control<'_>) 
     train_and_hold(config, folder, mode, control, 0).map(|(run, _)| run)
 }
 
-/// The same on so many threads of the CPU, where other runs need the others; 0 is all of them. Nobody
-/// else trains in the folder until the claim is dropped, so that what is found out about the run can
-/// be written beside it.
+/// The same on so many threads of the CPU, where other runs need the others; 0 is all of them.
+/// Nobody else trains in the folder until the claim is dropped, so that what is found out about the
+/// run can be written beside it.
 pub fn train_and_hold(
     config: &Config,
     folder: &Path,

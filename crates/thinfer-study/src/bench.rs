@@ -353,8 +353,8 @@ const MOST: usize = 51;
 const LEAST: usize = 3;
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// The time of the way back, of which only the sum with the forward pass can be timed; nothing where
-/// noise makes the sum the smaller one.
+/// The time of the way back, of which only the sum with the forward pass can be timed; nothing
+/// where noise makes the sum the smaller one.
 fn way_back(gradient: f64, forward: f64) -> Option<f64> {
     (gradient > forward).then_some(gradient - forward)
 }

@@ -59,10 +59,10 @@ pub fn cpu() -> Result<Vec<Check>> {
     ])
 }
 
-/// The checks of a GPU: the noise, every operation and whole networks in every precision, short runs of
-/// every method in f32 and in bf16, a batch of images, and whether every kernel has run. `wanted`
-/// hears the name of every part and says whether it runs; where one did not, nothing is said of
-/// kernels that did not run.
+/// The checks of a GPU: the noise, every operation and whole networks in every precision, short
+/// runs of every method in f32 and in bf16, a batch of images, and whether every kernel has run.
+/// `wanted` hears the name of every part and says whether it runs; where one did not, nothing is
+/// said of kernels that did not run.
 pub fn cuda(gpu: &Arc<Gpu>, extent: Extent, wanted: &dyn Fn(&str) -> bool) -> Result<Vec<Check>> {
     let skipped = Cell::new(false);
     let wanted = |part: &str| {
@@ -152,7 +152,8 @@ fn smooth_network() -> Result<Network> {
 /// one, against differences of fourth order, as a part of the parameter's gradient.
 fn gradient() -> Result<Check> {
     const ROWS: usize = 6;
-    // Rounding of the loss divided by this is the error that is left; the fourth order is far below.
+    // Rounding of the loss divided by this is the error that is left; the fourth order is far
+    // below.
     const STEP: f64 = 0.02;
     let network = smooth_network()?;
     let data = random_batch(&network, ROWS)?;

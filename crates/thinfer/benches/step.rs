@@ -24,9 +24,9 @@ const EXAMPLE_1: &[&str] = &["data.kind=example1", "model.hidden=[5, 3]"];
 /// Example 2: 2000-6-4-3-1 with biases.
 const EXAMPLE_2: &[&str] =
     &["data.kind=example2", "model.hidden=[6, 4, 3]", "prior.weight_decay=5e-4"];
-/// No run ends while it is measured, and nothing is pruned: every step reads all columns. A run that
-/// stays at the top of a cycle this long needs a smaller step than the paper's to be sure to stay
-/// finite; what a step costs does not depend on it.
+/// No run ends while it is measured, and nothing is pruned: every step reads all columns. A run
+/// that stays at the top of a cycle this long needs a smaller step than the paper's to be sure to
+/// stay finite; what a step costs does not depend on it.
 const ENDLESS: &[&str] = &[
     "train.epochs=1000000000",
     "prune.warm_up_epochs=1000000000",

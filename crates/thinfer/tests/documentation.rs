@@ -99,8 +99,8 @@ fn spelled_out(name: &str) -> Vec<String> {
 /// Files that a page speaks of and that are the user's, or a run's, or should not be.
 const NOT_OURS: [&str; 3] = ["houses.py", "config.toml", "utils.rs"];
 
-/// A source file in backticks is there, by its whole path or by the end of it (`prune/mod.rs`), and so
-/// is the target of every link.
+/// A source file in backticks is there, by its whole path or by the end of it (`prune/mod.rs`), and
+/// so is the target of every link.
 #[test]
 fn every_file_that_a_page_names_is_there() {
     let files = repository();

@@ -1,8 +1,8 @@
 //! A recorded case of PyTorch: LeNet with fixed weights, through the file that PyTorch would write.
 //!
 //! Made with `python tests/interop/check.py --record` (PyTorch 2.15, f64). Tensor k of the state
-//! dict, from 1, has the numbers of `pattern(count, k)` over √fan_in (biases: over 2), and the image
-//! those of `pattern(784, 99)`.
+//! dict, from 1, has the numbers of `pattern(count, k)` over √fan_in (biases: over 2), and the
+//! image those of `pattern(784, 99)`.
 
 use safetensors::tensor::{Dtype, TensorView};
 use thinfer::model::image_network;

@@ -2,8 +2,8 @@
 //!
 //! One check serves every sampler. A Gaussian target L(w) = ½ wᵀHw − bᵀw + ½ wd |w|² is sampled by
 //! thousands of independent copies at once (noise is keyed by the index, so copies that lie side by
-//! side in one arena are independent). Means and second moments are averaged over time in each copy;
-//! their spread over copies gives the Monte-Carlo error, and the check allows five of them.
+//! side in one arena are independent). Means and second moments are averaged over time in each
+//! copy; their spread over copies gives the Monte-Carlo error, and the check allows five of them.
 
 use thinfer::methods::csgmcmc::{Csgmcmc, CsgmcmcMethod};
 use thinfer::methods::cv_adam::{self, CvAdam, CvAdamMethod};
@@ -639,8 +639,8 @@ fn tau_drifts_whatever_the_curvature() {
     }
 }
 
-/// Without noise and with τ frozen the step is SGD with momentum: v = −β₂ Δt² buf, lr = τ β₂ Δt². With
-/// Δt, β₂ and τ powers of two even the bits agree.
+/// Without noise and with τ frozen the step is SGD with momentum: v = −β₂ Δt² buf, lr = τ β₂ Δt².
+/// With Δt, β₂ and τ powers of two even the bits agree.
 #[test]
 fn without_noise_the_sampler_is_sgd_with_momentum() {
     for beta2 in [1.0, 0.5] {
@@ -665,8 +665,8 @@ fn without_noise_the_sampler_is_sgd_with_momentum() {
     }
 }
 
-/// With the printed sign `w − τ v` the step climbs (section 11): 200 steps of [`sghmc::step`] on ½ w² without
-/// noise, with its sign and with the other one, for which each step is turned round.
+/// With the printed sign `w − τ v` the step climbs (section 11): 200 steps of [`sghmc::step`] on ½
+/// w² without noise, with its sign and with the other one, for which each step is turned round.
 #[test]
 fn the_printed_sign_ascends() {
     let c = Coeffs {

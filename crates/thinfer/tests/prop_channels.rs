@@ -222,8 +222,8 @@ proptest! {
     }
 
     /// Without regrowth the mask only loses; with it the mask is a function of the weights alone,
-    /// and everything comes back where the threshold falls. The layer of the output is never touched,
-    /// nor is any soft mask.
+    /// and everything comes back where the threshold falls. The layer of the output is never
+    /// touched, nor is any soft mask.
     #[test]
     fn masks_only_lose_without_regrowth_and_come_back_with_it(
         which in 0usize..3, widths in [1usize..8, 1usize..8, 1usize..8], seed in 0u64..1000,
@@ -253,8 +253,8 @@ proptest! {
         }
     }
 
-    /// A target is reached, and by at most one channel more than needed; a second step with the same
-    /// target changes nothing.
+    /// A target is reached, and by at most one channel more than needed; a second step with the
+    /// same target changes nothing.
     #[test]
     fn a_target_is_reached_and_hardly_exceeded(
         which in 0usize..3, widths in [3usize..9, 3usize..9, 3usize..9], seed in 0u64..1000,
@@ -343,8 +343,8 @@ proptest! {
         prop_assert_eq!(outputs(&network, &thin, &images), outputs(&network, &other, &images));
     }
 
-    /// In a pre-activation network a norm reads a sum of several convolutions, and ends with the last
-    /// of them.
+    /// In a pre-activation network a norm reads a sum of several convolutions, and ends with the
+    /// last of them.
     #[test]
     fn a_norm_over_a_sum_ends_with_the_last_of_its_convolutions(
         seed in 0u64..1000, target in 0.3f64..0.9,
@@ -412,8 +412,8 @@ fn two_layers() -> (Network, [Param; 2]) {
     (network, layers)
 }
 
-/// Weights whose ranges are the first given ones in the output channels of the first layer, and the second ones in the
-/// input channels of the second layer; everything else is wide.
+/// Weights whose ranges are the first given ones in the output channels of the first layer, and the
+/// second ones in the input channels of the second layer; everything else is wide.
 fn two_ranges(network: &Network, [one, two]: &[Param; 2], ranges: [[f32; 4]; 2]) -> Vec<f32> {
     let mut weights = vec![1.0; network.params().len()];
     for (which, (at, o, _)) in places(one).enumerate() {
@@ -446,8 +446,8 @@ fn left_at(
     left
 }
 
-/// In multiples of two: of three narrow outputs two go, and with them the inputs that read them, wide as
-/// they are, while the narrow ones that are fed stay.
+/// In multiples of two: of three narrow outputs two go, and with them the inputs that read them,
+/// wide as they are, while the narrow ones that are fed stay.
 #[test]
 fn what_nothing_feeds_goes_before_what_is_narrow() {
     let (outputs, in_pairs) =
@@ -475,7 +475,8 @@ fn work_raises_the_threshold_where_weights_are_used_more_often() {
     }
 }
 
-/// A stem of eight channels to which a block adds, each with given ranges of its outputs; everything else is wide.
+/// A stem of eight channels to which a block adds, each with given ranges of its outputs;
+/// everything else is wide.
 fn stream_of_two(stem: [f32; 8], block: [f32; 8]) -> (Network, Vec<f32>) {
     let network = residual([8, 8, 8]);
     let mut weights = vec![0.0; network.params().len()];
@@ -486,7 +487,8 @@ fn stream_of_two(stem: [f32; 8], block: [f32; 8]) -> (Network, Vec<f32>) {
                 "one.conv2.weight" => block[o],
                 _ => 9.0,
             };
-            // Both halves of a channel's kernels have both ends of the range, whichever side is looked at.
+            // Both halves of a channel's kernels have both ends of the range, whichever side is
+            // looked at.
             weights[at] = if (which / 3) % 2 == 0 { range } else { 0.0 };
         }
     }
@@ -509,7 +511,8 @@ fn left_of_stream(stem: [f32; 8], block: [f32; 8]) -> [Vec<usize>; 2] {
     })
 }
 
-/// Six channels are wide in stem or block, so the stream keeps four, and neither layer fills up with others.
+/// Six channels are wide in stem or block, so the stream keeps four, and neither layer fills up
+/// with others.
 #[test]
 fn a_stream_keeps_the_multiple_that_is_nearest() {
     let stem = [9.0, 8.0, 0.5, 0.4, 2.0, 0.3, 0.2, 0.1];

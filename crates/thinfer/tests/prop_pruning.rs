@@ -54,8 +54,8 @@ proptest! {
         }
     }
 
-    /// Under a target the smallest groups of all layers go, no more of them than needed, and each layer
-    /// keeps its largest.
+    /// Under a target the smallest groups of all layers go, no more of them than needed, and each
+    /// layer keeps its largest.
     #[test]
     fn a_target_prunes_the_smallest_groups(
         inputs in 2usize..12, hidden in 2usize..8, seed in 0u64..1000, target in 0.05f64..0.6,
@@ -161,8 +161,8 @@ fn dpf_regrows_and_dfp_does_not() {
     assert_eq!(returns(false), 0);
 }
 
-/// A target needs no threshold in networks of tables either, and a run that asks for what cannot be is
-/// refused before it starts.
+/// A target needs no threshold in networks of tables either, and a run that asks for what cannot be
+/// is refused before it starts.
 #[test]
 fn a_run_reaches_its_target_and_holds_it() {
     let overrides = |target: f64| {

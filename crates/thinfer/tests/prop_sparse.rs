@@ -110,8 +110,8 @@ proptest! {
         prop_assert!((0..before.len()).all(|i| inside(i) || after[i] == before[i]));
     }
 
-    /// DSR: the smallest live weights of all layers go, but one of each layer stays; growth is where
-    /// nothing lived before the round, and replaces exactly what went.
+    /// DSR: the smallest live weights of all layers go, but one of each layer stays; growth is
+    /// where nothing lived before the round, and replaces exactly what went.
     #[test]
     fn reallocation_keeps_its_budget(
         sizes in sizes(), density in 0.05f64..1.0, seed in 0u64..1000, rate in 0.01f64..0.9,
@@ -168,7 +168,8 @@ proptest! {
         prop_assert_eq!(again.marks(), &after[..]);
     }
 
-    /// DPF-Lin: exactly the wanted number is pruned, the smallest of all layers, whatever was before.
+    /// DPF-Lin: exactly the wanted number is pruned, the smallest of all layers, whatever was
+    /// before.
     #[test]
     fn feedback_pruning_takes_the_smallest(
         sizes in sizes(), density in 0.0f64..1.0, seed in 0u64..1000, share in 0.0f64..1.0,
@@ -209,9 +210,9 @@ fn arena_with(weights: &[f32], marks: &[u8]) -> Arena {
     arena
 }
 
-/// One step of each method at a live and at a pruned weight. The gradient of a pruned one goes into the
-/// momentum under SM and is dropped under DSR, where the momentum decays; both hold it at zero. Under DPF-Lin
-/// it moves like a live one, decay included.
+/// One step of each method at a live and at a pruned weight. The gradient of a pruned one goes into
+/// the momentum under SM and is dropped under DSR, where the momentum decays; both hold it at zero.
+/// Under DPF-Lin it moves like a live one, decay included.
 #[test]
 fn a_step_treats_pruned_weights_as_the_method_says() {
     let sgd = Sgd { weight_decay: 0.1, ..SGD };
@@ -257,8 +258,8 @@ fn a_step_treats_pruned_weights_as_the_method_says() {
     }
 }
 
-/// One redistribution of SM in a given epoch: its prune rate is that of the epoch, what grows starts at
-/// zero, also where it went just now, and momentum stays where it is.
+/// One redistribution of SM in a given epoch: its prune rate is that of the epoch, what grows
+/// starts at zero, also where it went just now, and momentum stays where it is.
 #[test]
 fn a_redistribution_follows_the_epoch_and_growth_starts_at_zero() {
     let (layers, mut before) = layers(&[100, 100], 1.0, 1);
@@ -297,8 +298,8 @@ fn a_redistribution_follows_the_epoch_and_growth_starts_at_zero() {
     }
 }
 
-/// G_l = K R_l / Σ R with R_l what is left after pruning: a layer that lost half of its weights gets half
-/// as many as one that lost none.
+/// G_l = K R_l / Σ R with R_l what is left after pruning: a layer that lost half of its weights
+/// gets half as many as one that lost none.
 #[test]
 fn reallocation_grows_in_proportion_to_what_is_left() {
     let (layers, mut before) = layers(&[200, 200], 1.0, 1);

@@ -113,7 +113,8 @@ fn the_divergence_counts_in_full_after_the_annealing() {
     }
 }
 
-/// Both laws begin with the variance of a dropout rate of one in a thousand, cut off where scales are.
+/// Both laws begin with the variance of a dropout rate of one in a thousand, cut off where scales
+/// are.
 #[test]
 fn both_laws_begin_with_the_same_variance() {
     for law in LAWS {
@@ -163,8 +164,8 @@ fn it_starts_as_the_authors_program_does() {
             }
         }
         assert!((up / all - 0.75).abs() < 5.0 * (0.75 * 0.25 / all).sqrt(), "{up} of {all}");
-        // Pre-scales around ln(e^0.0316 − 1), normal and cut off at two standard deviations; of the Cauchy
-        // law all the same, around ln(e^7.9e-5 − 1).
+        // Pre-scales around ln(e^0.0316 − 1), normal and cut off at two standard deviations; of the
+        // Cauchy law all the same, around ln(e^7.9e-5 − 1).
         let (first, center) =
             if law == Law::Gaussian { (0.0316, -3.4375) } else { (7.86e-5, -9.451) };
         let away = |r: &f32| (r - center).abs();
@@ -210,9 +211,9 @@ fn without_data_the_posterior_is_the_prior() {
 }
 
 /// y = s x + noise with the prior N(1, 0.1²) on s. The loss is a mean over K members and the
-/// divergence their sum, so each member has the posterior of a likelihood to the power 1/K: N(m, σ²)
-/// with 1/σ² = Σx²/K + 100 and m = σ² (Σxy/K + 100). A fresh s for every row and step has the same
-/// optimum, because the expected loss depends on m and σ alone.
+/// divergence their sum, so each member has the posterior of a likelihood to the power 1/K: N(m,
+/// σ²) with 1/σ² = Σx²/K + 100 and m = σ² (Σxy/K + 100). A fresh s for every row and step has the
+/// same optimum, because the expected loss depends on m and σ alone.
 #[test]
 fn a_linear_model_comes_to_rest_at_the_conjugate_posterior() {
     let rows = 60;

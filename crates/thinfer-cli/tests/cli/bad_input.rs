@@ -139,7 +139,8 @@ fn a_reader_that_goes_away_is_no_failure() {
     assert_eq!(String::from_utf8(outcome.stderr).unwrap(), "");
 }
 
-/// What keeps a result from being written is told before the work, so that nothing is printed or left.
+/// What keeps a result from being written is told before the work, so that nothing is printed or
+/// left.
 #[test]
 fn a_place_for_the_result_that_does_not_work_is_refused_before_the_work() {
     let workspace = Workspace::trained();

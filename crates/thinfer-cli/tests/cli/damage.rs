@@ -74,7 +74,8 @@ fn an_early_sample_that_is_damaged_or_gone_is_left_out() {
             assert!(told.stderr.contains(early), "{}", told.stderr);
             assert!(told.stderr.contains("this sample is left out"), "{}", told.stderr);
         }
-        // A score without some of the samples is not that of the run, whoever wants to hear no notices.
+        // A score without some of the samples is not that of the run, whoever wants to hear no
+        // notices.
         let quiet = workspace.succeeds(&["eval", "runs/tiny", "--quiet"]).stderr;
         assert!(quiet.starts_with("warning: ") && quiet.contains(early), "{quiet}");
         assert_eq!(quiet.lines().count(), 1, "{quiet}");

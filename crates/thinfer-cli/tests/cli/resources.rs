@@ -145,8 +145,8 @@ fn is_root() -> bool {
     String::from_utf8(id.stdout).unwrap().trim() == "0"
 }
 
-/// The system counts the threads of a user, of whom this one has no others: so many more than the first
-/// can be started, and the next fails.
+/// The system counts the threads of a user, of whom this one has no others: so many more than the
+/// first can be started, and the next fails.
 #[test]
 fn a_limit_on_threads_makes_a_run_slower_and_changes_nothing() {
     const NOBODY: &str = "54321";

@@ -16,9 +16,9 @@ use crate::prune::{ALIVE, KEEP};
 
 /// Settings of cSGHMC; without momentum it is cSGLD and keeps no velocity.
 ///
-/// Targets exp(−L(w) / k²), `L = mean loss + ½ wd |w|²`, in the sampling epochs, up to the step-size
-/// factor 2(1+β) / (2(1+β) − lr λ) of a direction with curvature λ. In the other epochs of a cycle
-/// there is no noise, and the step is SGD with momentum.
+/// Targets exp(−L(w) / k²), `L = mean loss + ½ wd |w|²`, in the sampling epochs, up to the
+/// step-size factor 2(1+β) / (2(1+β) − lr λ) of a direction with curvature λ. In the other epochs
+/// of a cycle there is no noise, and the step is SGD with momentum.
 ///
 /// | name | symbol | default | range | too large |
 /// |---|---|---|---|---|
@@ -63,17 +63,17 @@ pub struct Coeffs {
 ///
 /// u ← β √(lr/lr₋) u − lr (g + wd w) + s ε,  s = √(2 lr (1−β) T),  T = k²
 ///
-/// Deviation: the authors' program has no factor √(lr/lr₋), with lr₋ the step size of the step before. u
-/// has the stationary variance 2 lr T / (1+β), so that without the factor the energy of large steps heats
-/// the samples taken at small ones. In steps without noise, and in the presets that follow paper or
-/// program, the factor is 1.
+/// Deviation: the authors' program has no factor √(lr/lr₋), with lr₋ the step size of the step
+/// before. u has the stationary variance 2 lr T / (1+β), so that without the factor the energy of
+/// large steps heats the samples taken at small ones. In steps without noise, and in the presets
+/// that follow paper or program, the factor is 1.
 #[inline(always)]
 fn velocity(c: &Coeffs, u: f32, w: f32, g: f32, eps: f32) -> f32 {
     c.momentum * u - c.rate * (g + c.decay * w) + c.noise * eps
 }
 
-/// One step with the noise given: u as in the line above, then w ← w + u. Without a velocity (cSGLD,
-/// β = 0) `u` is empty. `factor` shortens the gradient where it is clipped.
+/// One step with the noise given: u as in the line above, then w ← w + u. Without a velocity
+/// (cSGLD, β = 0) `u` is empty. `factor` shortens the gradient where it is clipped.
 ///
 /// Targets exp(−L / T): the noise has q = 2 (1−β) lr T, which is what the temperature T asks for at
 /// any lr and β.
@@ -282,8 +282,8 @@ mod tests {
         assert!(CsgmcmcMethod { config: always, ..method }.samples(0));
     }
 
-    /// u = −lr buf, so outside the sampling epochs the step is SGD's; lr is a power of two, for which
-    /// the two round alike.
+    /// u = −lr buf, so outside the sampling epochs the step is SGD's; lr is a power of two, for
+    /// which the two round alike.
     #[test]
     fn without_noise_it_is_sgd_with_momentum() {
         for momentum in [0.0, 0.75] {

@@ -198,7 +198,8 @@ impl Method for CvAdamMethod {
         arena.run(&Update { coeffs: self.coeffs(tick), key: self.key, step: tick.step });
     }
 
-    /// A draw from q; its noise has a stream of its own, so taking samples does not disturb the run.
+    /// A draw from q; its noise has a stream of its own, so taking samples does not disturb the
+    /// run.
     fn sample(&self, arena: &Arena, tick: Tick) -> Vec<f32> {
         let mut eps = vec![0.0; arena.len()];
         Key { stream: Stream::Predictive, ..self.key }.normals(tick.step, 0, &mut eps);
@@ -266,8 +267,8 @@ mod tests {
 
     const N: usize = 20_000;
 
-    /// Two steps of Algorithm 1, line by line in `f64`, with the ε that moved the forward pass: α = k l^{3/4} from
-    /// the tick, or as given.
+    /// Two steps of Algorithm 1, line by line in `f64`, with the ε that moved the forward pass: α =
+    /// k l^{3/4} from the tick, or as given.
     #[test]
     fn a_step_follows_the_equations_with_the_noise_of_its_draw() {
         for given in [None, Some(0.3)] {
@@ -312,7 +313,8 @@ mod tests {
         }
     }
 
-    /// Forward passes and samples are draws from N(μ, α² τ²), apart from each other, with α as given or k l^{3/4}.
+    /// Forward passes and samples are draws from N(μ, α² τ²), apart from each other, with α as
+    /// given or k l^{3/4}.
     #[test]
     fn samples_are_draws_from_q() {
         for (alpha, size) in [(Some(0.3), 0.3), (None, 0.5 * 0.2f64.powf(0.75))] {

@@ -41,8 +41,8 @@ impl DpfLin {
 
 /// m: the `count` weights of least magnitude in all layers together are pruned, all others live.
 ///
-/// Deviation: the source prunes convolutions and counts their weights alone; here hidden linear layers
-/// belong to it too, and the count is a share of all parameters, as for every other method.
+/// Deviation: the source prunes convolutions and counts their weights alone; here hidden linear
+/// layers belong to it too, and the count is a share of all parameters, as for every other method.
 pub fn assign(layers: &Layers, count: usize, weights: &[f32], marks: &mut [u8]) {
     let mut all = Vec::new();
     for range in layers.ranges() {

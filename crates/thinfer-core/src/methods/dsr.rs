@@ -35,8 +35,8 @@ pub struct Dsr {
 /// Which live weights go: the `count` of least magnitude in all layers together, but one of each
 /// layer stays. Returns how many each layer loses.
 ///
-/// Deviation: the authors' program prunes below a threshold H, which it halves or doubles until about
-/// the wanted number goes; here the threshold is the one at which that number goes.
+/// Deviation: the authors' program prunes below a threshold H, which it halves or doubles until
+/// about the wanted number goes; here the threshold is the one at which that number goes.
 pub fn prune(layers: &Layers, count: usize, weights: &[f32], marks: &mut [u8]) -> Vec<usize> {
     let live: Vec<(f32, u32)> = {
         let marks = &*marks;

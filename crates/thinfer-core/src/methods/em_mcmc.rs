@@ -39,7 +39,8 @@ pub enum AfterFreeze {
 }
 
 impl AfterFreeze {
-    /// Whether it is what all runs did before there was a choice; those are known by settings without it.
+    /// Whether it is what all runs did before there was a choice; those are known by settings
+    /// without it.
     pub fn is_em(&self) -> bool {
         *self == AfterFreeze::Em
     }
@@ -78,8 +79,9 @@ pub struct EmMcmc {
     pub freeze_after_epochs: Option<usize>,
     /// The prior of what is left from then on.
     ///
-    /// Deviation: neither paper nor code ends pruning. Once it has ended, γ is known: what is pruned
-    /// was in the spike, and what is left can be held in the slab instead of being assigned again.
+    /// Deviation: neither paper nor code ends pruning. Once it has ended, γ is known: what is
+    /// pruned was in the spike, and what is left can be held in the slab instead of being assigned
+    /// again.
     pub after_freeze: AfterFreeze,
     /// When EM and pruning run.
     ///
@@ -487,8 +489,9 @@ mod tests {
     /// Inputs of mean square 0.0025 (pruned), 0.0225 (in the spike) and 1.
     const FIRST: [f32; 6] = [0.05, 0.15, 1.0, -0.05, -0.15, -1.0];
 
-    /// EM and pruning begin with the epoch after the warm-up and pruning ends with the last epoch that is
-    /// given; from then on nothing can come back, so that what is pruned is zero with feedback too.
+    /// EM and pruning begin with the epoch after the warm-up and pruning ends with the last epoch
+    /// that is given; from then on nothing can come back, so that what is pruned is zero with
+    /// feedback too.
     #[test]
     fn epochs_decide_what_is_assigned_pruned_and_held_at_zero() {
         for (regrow, cadence) in [
@@ -504,7 +507,8 @@ mod tests {
                 let mut weights = vec![1.0; n];
                 weights[..6].copy_from_slice(&FIRST);
                 arena.set_weights(&weights).unwrap();
-                // The last input was pruned before: without feedback it stays so, though it is large.
+                // The last input was pruned before: without feedback it stays so, though it is
+                // large.
                 let mut marks = vec![ALIVE; n];
                 (marks[2], marks[5]) = (SLAB, SLAB);
                 arena.set_marks(&marks).unwrap();

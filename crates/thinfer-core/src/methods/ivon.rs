@@ -74,8 +74,8 @@ pub fn draw(c: &Coeffs, m: f32, h: f32, eps: f32) -> f32 {
 /// h ← β₂ h + (1−β₂) ĥ + ½ (1−β₂)² (h − ĥ)²/(h + wd)
 /// m ← m − l (g/(1−β₁ᵗ) + wd m)/(h + wd)
 ///
-/// Targets the normal distribution nearest to exp(−L / k²), coordinate by coordinate. The last term of
-/// h keeps h + wd above 0.
+/// Targets the normal distribution nearest to exp(−L / k²), coordinate by coordinate. The last term
+/// of h keeps h + wd above 0.
 #[inline(always)]
 pub fn step(c: &Coeffs, mean: &mut [f32], g: &mut [f32], h: &mut [f32], at: &[f32], eps: &[f32]) {
     let n = mean.len();
@@ -223,7 +223,8 @@ impl Method for IvonMethod {
         arena.run(&Update(self.step(tick)));
     }
 
-    /// A draw from q; its noise has a stream of its own, so taking samples does not disturb the run.
+    /// A draw from q; its noise has a stream of its own, so taking samples does not disturb the
+    /// run.
     fn sample(&self, arena: &Arena, tick: Tick) -> Vec<f32> {
         let mut eps = vec![0.0; arena.len()];
         Key { stream: Stream::Predictive, ..self.key }.normals(tick.step, 0, &mut eps);

@@ -2,10 +2,11 @@
 //!
 //! Every pass has one signature: weights, what the network reads where that is kept apart, its bf16
 //! copy, gradient, two state buffers, marks, length, a table of scalars with one entry a step, the
-//! step, a factor on the gradient, and the numbers that key the noise where the weights are those of a
-//! smaller network. Buffers that a pass does not use may be null, and so may the last two; only the
-//! update of Algorithms 2 and 3 reads the numbers. A pass writes the bf16 copy of what the network reads: an update writes it where the
-//! network reads the weights themselves, a materialisation where it does not.
+//! step, a factor on the gradient, and the numbers that key the noise where the weights are those
+//! of a smaller network. Buffers that a pass does not use may be null, and so may the last two;
+//! only the update of Algorithms 2 and 3 reads the numbers. A pass writes the bf16 copy of what the
+//! network reads: an update writes it where the network reads the weights themselves, a
+//! materialisation where it does not.
 //!
 //! Launch with 256 threads a block and 8 to 16 blocks a multiprocessor. Buffers start at a multiple
 //! of 16 bytes.

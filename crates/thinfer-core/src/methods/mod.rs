@@ -52,8 +52,8 @@ pub const METHODS: &[&Declaration] = &[
 pub struct Rates {
     /// The learning rate `l = Δt²` (C² in the reference code).
     pub step_size: f64,
-    /// The step size of the step before, or of this one where it is the first: a momentum with noise
-    /// follows the step size, see [`follow`].
+    /// The step size of the step before, or of this one where it is the first: a momentum with
+    /// noise follows the step size, see [`follow`].
     pub step_size_before: f64,
     /// `k`; the sampler targets exp(−L / k²).
     pub temperature: f64,
@@ -63,16 +63,18 @@ pub struct Rates {
     pub decay_factor: f64,
 }
 
-/// The smallest step size that a momentum follows. A cosine cycle can end with a step of exactly 0, from
-/// which no factor leads back; this one moves no weight either.
+/// The smallest step size that a momentum follows. A cosine cycle can end with a step of exactly 0,
+/// from which no factor leads back; this one moves no weight either.
 const SMALLEST_FOLLOWED: f64 = 1e-24;
 
-/// Δt/Δt₋, the factor on a velocity with noise before a step: Δt = √l of this step, Δt₋ of the one before.
+/// Δt/Δt₋, the factor on a velocity with noise before a step: Δt = √l of this step, Δt₋ of the one
+/// before.
 ///
-/// The velocity has a stationary variance in proportion to Δt², so that v/Δt has a law that does not depend
-/// on Δt and is what must go on when Δt changes. Without the factor the energy of large steps heats the
-/// samples that are taken at small ones, over a memory of 1/(1−β₁) steps. It is 1 where the step size
-/// stays, to the bit, and a function of the step alone, so that a resumed run needs nothing more.
+/// The velocity has a stationary variance in proportion to Δt², so that v/Δt has a law that does
+/// not depend on Δt and is what must go on when Δt changes. Without the factor the energy of large
+/// steps heats the samples that are taken at small ones, over a memory of 1/(1−β₁) steps. It is 1
+/// where the step size stays, to the bit, and a function of the step alone, so that a resumed run
+/// needs nothing more.
 pub fn follow(rates: &Rates) -> f64 {
     follow_sizes(rates.step_size, rates.step_size_before)
 }
@@ -168,8 +170,8 @@ pub trait Method: Send + Sync {
         arena.forward().to_vec()
     }
 
-    /// Whether [`Method::sample`] looks at the state buffers, which a GPU run then brings to the host
-    /// first.
+    /// Whether [`Method::sample`] looks at the state buffers, which a GPU run then brings to the
+    /// host first.
     fn sample_reads_state(&self) -> bool {
         false
     }
@@ -177,8 +179,8 @@ pub trait Method: Send + Sync {
     /// What the chain is doing, as far as weights and marks tell.
     fn vitals(&self, arena: &Arena, tick: Tick) -> Vitals;
 
-    /// [`Method::vitals`] with what the state buffers tell, which a GPU run does not bring to the host
-    /// after every epoch.
+    /// [`Method::vitals`] with what the state buffers tell, which a GPU run does not bring to the
+    /// host after every epoch.
     fn vitals_of_state(&self, _arena: &Arena, _tick: Tick, vitals: Vitals) -> Vitals {
         vitals
     }

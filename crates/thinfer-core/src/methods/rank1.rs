@@ -17,8 +17,8 @@ use crate::model;
 use crate::prune::ALIVE;
 
 /// Minimises the mean loss over examples and members + ½ wd |w|² + κ KL(q ‖ p) / N, where w are the
-/// shared weights, norms and biases, q the law of the random scales, p its prior, and κ grows from 0
-/// to 1.
+/// shared weights, norms and biases, q the law of the random scales, p its prior, and κ grows from
+/// 0 to 1.
 ///
 /// | name | symbol | default | range | too large |
 /// |---|---|---|---|---|
@@ -55,7 +55,8 @@ pub const LOCATION: u8 = 8;
 /// Mark of a pre-scale r, which stands behind its location.
 pub const PRE_SCALE: u8 = 16;
 
-/// The variance that a scale has at the start: 0.001 / 0.999, that of a dropout rate of one in a thousand.
+/// The variance that a scale has at the start: 0.001 / 0.999, that of a dropout rate of one in a
+/// thousand.
 const FIRST_VARIANCE: f64 = 0.001 / 0.999;
 /// Standard deviation of the first pre-scales, of the normal law alone.
 const FIRST_SPREAD: f32 = 0.1;
@@ -79,8 +80,9 @@ pub struct Coeffs {
 ///
 /// Of a Cauchy number that is cut off at ±c, c ≫ σ, the variance is 4 c σ / π.
 ///
-/// Deviation: the authors' program starts both laws with the σ of the normal one. Cut off at ±10, Cauchy scales
-/// then have a variance of 0.4 and one in fifty is off by more than 1: a ResNet-18 hardly learns.
+/// Deviation: the authors' program starts both laws with the σ of the normal one. Cut off at ±10,
+/// Cauchy scales then have a variance of 0.4 and one in fifty is off by more than 1: a ResNet-18
+/// hardly learns.
 pub fn first_scale(law: Law) -> f64 {
     match law {
         Law::Gaussian => FIRST_VARIANCE.sqrt(),

@@ -202,12 +202,11 @@ pub struct Gradient<'a> {
 /// With s = k Δt √(2(1−β₁)/τ) (`exact`) targets exp(−L β₂ / k²), also while Δt changes.
 ///
 /// Deviation: paper and code have no factor Δt/Δt₋, with Δt₋ the Δt of the step before. v has the
-/// stationary variance 2 k² Δt² / (τ (1+β₁)): without the factor the energy of large steps heats the
-/// samples taken at small ones. The noise as printed (`paper`) has no factor either.
-/// Deviation: the paper states exp(−L / k²) for s = √(2+2β₁²) k Δt^{3/2}; that noise has the
-/// temperature k² (1+β₁²) τ Δt / (1−β₁), see `tests/posterior.rs`.
-/// Deviation: the paper prints `w − τ ⊙ v`; with this sign of `v` that ascends. The authors' code
-/// adds.
+/// stationary variance 2 k² Δt² / (τ (1+β₁)): without the factor the energy of large steps heats
+/// the samples taken at small ones. The noise as printed (`paper`) has no factor either. Deviation:
+/// the paper states exp(−L / k²) for s = √(2+2β₁²) k Δt^{3/2}; that noise has the temperature k²
+/// (1+β₁²) τ Δt / (1−β₁), see `tests/posterior.rs`. Deviation: the paper prints `w − τ ⊙ v`; with
+/// this sign of `v` that ascends. The authors' code adds.
 #[inline(always)]
 #[expect(clippy::too_many_arguments, reason = "the paper's symbols, each a slice of its own")]
 pub fn step(
@@ -503,8 +502,8 @@ pub const METHOD: Declaration = Declaration {
 
 /// The limit on the gradient where the data is images.
 ///
-/// Deviation: no limit in paper and program. With it a warm restart of a ResNet-18 loses much less of
-/// what it had learnt, and few steps are shortened where samples are taken; see results/cifar10.
+/// Deviation: no limit in paper and program. With it a warm restart of a ResNet-18 loses much less
+/// of what it had learnt, and few steps are shortened where samples are taken; see results/cifar10.
 pub(super) const IMAGE_CLIP: &str = "method.clip = 3.0";
 
 #[cfg(test)]

@@ -17,7 +17,8 @@ const CLASSIFIER: &str = "fc";
 /// What it calls shortcuts. DSR leaves them dense where there are any.
 const SHORTCUTS: [&str; 2] = ["*.downsample.0", "*.shortcut"];
 
-/// The weight tensors that may be pruned, as places in the flat buffers. Biases and norms never are.
+/// The weight tensors that may be pruned, as places in the flat buffers. Biases and norms never
+/// are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layers {
     ranges: Vec<Range<usize>>,
@@ -26,8 +27,8 @@ pub struct Layers {
 impl Layers {
     /// All weight tensors of a network but those of `dense` layers. A name that starts with `*`
     /// stands for all layers whose name ends like it, and `fc` for the last layer, whatever that is
-    /// called. A name that fits no layer is refused, but for those of shortcuts: not every network has
-    /// some.
+    /// called. A name that fits no layer is refused, but for those of shortcuts: not every network
+    /// has some.
     pub fn new(network: &Network, dense: &[String]) -> Result<Self> {
         let weights: Vec<(&str, Range<usize>)> = network
             .params()
@@ -99,11 +100,11 @@ impl Layers {
 
     /// Starts with `pruned` weights fewer: the same density in each layer, at random places.
     ///
-    /// Live weights are scaled by 1/√density, after which what a layer passes on has the size that it
-    /// has in the dense network.
+    /// Live weights are scaled by 1/√density, after which what a layer passes on has the size that
+    /// it has in the dense network.
     ///
-    /// Deviation: the programs of SM and DSR do not scale. Without batch norm a network then starts with
-    /// a signal that fades from layer to layer, and does not learn.
+    /// Deviation: the programs of SM and DSR do not scale. Without batch norm a network then starts
+    /// with a signal that fades from layer to layer, and does not learn.
     pub fn start(&self, pruned: usize, arena: &mut Arena, key: Key) -> Result<()> {
         let mut marks = vec![ALIVE; arena.len()];
         let sizes = self.sizes();
@@ -130,8 +131,8 @@ impl Layers {
 /// add up to `total`, or to all caps where those are less. What a cap leaves over is divided among
 /// the others in the same way.
 ///
-/// Deviation: DSR's program rounds each layer and gives what is left over to one at random; here the
-/// largest fractions get it.
+/// Deviation: DSR's program rounds each layer and gives what is left over to one at random; here
+/// the largest fractions get it.
 pub fn apportion(total: usize, shares: &[f64], caps: &[usize]) -> Vec<usize> {
     let mut given = vec![0; caps.len()];
     let mut left = total.min(caps.iter().sum());
@@ -172,7 +173,8 @@ pub fn smallest(mut values: Vec<(f32, u32)>, count: usize) -> Vec<u32> {
     values.into_iter().map(|(_, at)| at).collect()
 }
 
-/// The sizes of the values at the places of `range` that are live, or that are not, with the places.
+/// The sizes of the values at the places of `range` that are live, or that are not, with the
+/// places.
 pub fn sizes_at(range: &Range<usize>, values: &[f32], marks: &[u8], live: bool) -> Vec<(f32, u32)> {
     let wanted = range.clone().filter(|&at| (marks[at] & KEEP != 0) == live);
     wanted.map(|at| (values[at].abs(), at as u32)).collect()

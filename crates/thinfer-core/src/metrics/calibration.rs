@@ -47,10 +47,10 @@ pub fn ece<T: Copy + Into<f64>>(
     Some(equal_width(confidences.into_iter().zip(right), bins))
 }
 
-/// The mean over classes k of Σ_b (n_b / n) |share of class k in b − mean pₖ in b|, over `bins` bins
-/// of equal width on pₖ, the probability of that class (Nixon, Dusenberry, Zhang, Jerfel & Tran,
-/// CVPR workshops 2019). It also looks at the probabilities of classes that are not the most likely
-/// ones. `None` without rows, classes or bins.
+/// The mean over classes k of Σ_b (n_b / n) |share of class k in b − mean pₖ in b|, over `bins`
+/// bins of equal width on pₖ, the probability of that class (Nixon, Dusenberry, Zhang, Jerfel &
+/// Tran, CVPR workshops 2019). It also looks at the probabilities of classes that are not the most
+/// likely ones. `None` without rows, classes or bins.
 pub fn classwise_ece<T: Copy + Into<f64>>(
     probabilities: &[f64],
     classes: usize,

@@ -1,14 +1,15 @@
-//! Whether chains agree, and how many independent draws they are worth: rank-normalised split R̂ and
-//! effective sample sizes (Vehtari, Gelman, Simpson, Carpenter & Bürkner, *Bayesian Analysis* 16, 2021).
+//! Whether chains agree, and how many independent draws they are worth: rank-normalised split R̂
+//! and effective sample sizes (Vehtari, Gelman, Simpson, Carpenter & Bürkner, *Bayesian Analysis*
+//! 16, 2021).
 //!
 //! Of chains of different length the last draws are used; with an odd number the first of them is
-//! left out, as chains are split in halves. A result is `None` with fewer than four draws a chain, with a
-//! draw that is not finite, or when no half varies.
+//! left out, as chains are split in halves. A result is `None` with fewer than four draws a chain,
+//! with a draw that is not finite, or when no half varies.
 
 use super::{mean, normal_quantile, variance};
 
-/// The larger of two rank-normalised split R̂: of the draws, and of their distances from the median (section 4).
-/// Near 1 where all halves have one place and one width.
+/// The larger of two rank-normalised split R̂: of the draws, and of their distances from the median
+/// (section 4). Near 1 where all halves have one place and one width.
 pub fn r_hat(chains: &[Vec<f64>]) -> Option<f64> {
     let chains = common_length(chains)?;
     let median = quantile(&chains, 0.5);
@@ -25,8 +26,8 @@ pub fn bulk_ess(chains: &[Vec<f64>]) -> Option<f64> {
     plain_ess(&rank_normalised(&common_length(chains)?))
 }
 
-/// The effective sample size in the tails: the smaller one of the shares below the 5 % and the 95 % quantile
-/// (section 4.3).
+/// The effective sample size in the tails: the smaller one of the shares below the 5 % and the 95 %
+/// quantile (section 4.3).
 pub fn tail_ess(chains: &[Vec<f64>]) -> Option<f64> {
     let chains = common_length(chains)?;
     let below = |q: f64| {
@@ -45,7 +46,8 @@ fn plain_r_hat(chains: &[Vec<f64>]) -> Option<f64> {
     Some((halves.total / halves.within).sqrt())
 }
 
-/// By Geyer's initial monotone sequence on halves, with the last term of an even lag (as Stan and ArviZ do).
+/// By Geyer's initial monotone sequence on halves, with the last term of an even lag (as Stan and
+/// ArviZ do).
 fn plain_ess(chains: &[Vec<f64>]) -> Option<f64> {
     let halves = Halves::of(chains)?;
     let length = halves.draws[0].len();
@@ -63,8 +65,8 @@ fn plain_ess(chains: &[Vec<f64>]) -> Option<f64> {
         let covariance = centred.iter().map(product).sum::<f64>() / (length * centred.len()) as f64;
         1.0 - (halves.within - covariance) / halves.total
     };
-    // Sums of neighbours are positive and fall in theory; where they stop to, noise begins. Of the last pair only the
-    // even lag counts, and once.
+    // Sums of neighbours are positive and fall in theory; where they stop to, noise begins. Of the
+    // last pair only the even lag counts, and once.
     let (mut pairs, mut last) = (Vec::new(), (1.0, correlation(1)));
     for lag in (2..length.saturating_sub(2)).step_by(2) {
         if last.0 + last.1 <= 0.0 {
@@ -91,8 +93,8 @@ fn common_length(chains: &[Vec<f64>]) -> Option<Vec<Vec<f64>>> {
     enough.then(|| chains.iter().map(|chain| chain[chain.len() - shortest..].to_vec()).collect())
 }
 
-/// Every draw replaced by the normal quantile of its rank among all: Φ⁻¹((r − 3/8) / (S + 1/4)), equal draws by
-/// that of their mean rank.
+/// Every draw replaced by the normal quantile of its rank among all: Φ⁻¹((r − 3/8) / (S + 1/4)),
+/// equal draws by that of their mean rank.
 fn rank_normalised(chains: &[Vec<f64>]) -> Vec<Vec<f64>> {
     let mut order: Vec<(usize, usize)> = chains
         .iter()

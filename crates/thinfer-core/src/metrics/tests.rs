@@ -186,9 +186,9 @@ fn spreads_by_hand() {
     assert_eq!(text, r#"{"mean":3.0,"sd":0.0,"n":1,"min":3.0,"max":3.0}"#);
 }
 
-/// From ArviZ 0.23.4, `rhat(method="rank")`, `ess(method="bulk")` and `ess(method="tail")`; of the single chain R̂ by
-/// `_rhat(_z_scale(_split_chains(d)))` and the same of `abs(d - median(d))`. The draws, with the first left out where
-/// their number is odd:
+/// From ArviZ 0.23.4, `rhat(method="rank")`, `ess(method="bulk")` and `ess(method="tail")`; of the
+/// single chain R̂ by `_rhat(_z_scale(_split_chains(d)))` and the same of `abs(d - median(d))`. The
+/// draws, with the first left out where their number is odd:
 /// ```python
 /// s = 1                                    # once for all chains of a case
 /// for c in range(k):

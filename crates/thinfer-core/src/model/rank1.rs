@@ -3,8 +3,8 @@
 use thinfer_engine::{EngineError, Family, Mixture, Network, Op};
 
 /// The same network for the members of a mixture, as the Rank-1 method has it: random scales of the
-/// channels before and behind every convolution and linear layer, whose weights all members share. A
-/// layer with a bias gets one for each member. Batch norms stay as they are.
+/// channels before and behind every convolution and linear layer, whose weights all members share.
+/// A layer with a bias gets one for each member. Batch norms stay as they are.
 ///
 /// Names: the scales before `NAME` are `NAME.in`, those behind it `NAME.out`.
 pub fn rank1(network: &Network, mixture: Mixture) -> Result<Network, EngineError> {
@@ -36,8 +36,9 @@ mod tests {
     use crate::model::image_network;
     use thinfer_engine::{Law, Role, Shape};
 
-    /// The published sizes: 36.6 million parameters for WRN-28-10 with K = 4 (methods 6.6); by hand,
-    /// two numbers for each member and channel before and behind every layer, and three more biases.
+    /// The published sizes: 36.6 million parameters for WRN-28-10 with K = 4 (methods 6.6); by
+    /// hand, two numbers for each member and channel before and behind every layer, and three more
+    /// biases.
     #[test]
     fn members_add_two_vectors_a_layer() {
         let mixture = Mixture { members: 4, law: Law::Gaussian, draws: 1 };

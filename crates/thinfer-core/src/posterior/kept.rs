@@ -1,5 +1,5 @@
-//! Which samples of a run are its posterior: not those of the burn-in, not near-copies, not those of a chain that blew
-//! up, and as many of each chain.
+//! Which samples of a run are its posterior: not those of the burn-in, not near-copies, not those
+//! of a chain that blew up, and as many of each chain.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -23,8 +23,9 @@ impl SampleRule {
         Self { first_epoch: 0, thinned: BTreeSet::new(), blown_up: Vec::new() }
     }
 
-    /// Drops the first `burn_in` of the cycles, or of the samples where there is one cycle; of the samples at
-    /// `epochs`, ascending, it keeps every `thin`-th and the last one, or the last one of every cycle.
+    /// Drops the first `burn_in` of the cycles, or of the samples where there is one cycle; of the
+    /// samples at `epochs`, ascending, it keeps every `thin`-th and the last one, or the last one
+    /// of every cycle.
     pub fn new(cycles: &[Range<usize>], epochs: &[usize], burn_in: f64, thin: Thin) -> Self {
         let dropped = |count: usize| ((burn_in * count as f64) as usize).min(count.max(1) - 1);
         let first_epoch = if cycles.len() > 1 {
@@ -50,9 +51,10 @@ impl SampleRule {
         self
     }
 
-    /// The numbers of the samples that are kept, of samples that lie chain by chain in the order of their epochs: those
-    /// that share their chain's final mask, after the burn-in, thinned, and as many of each chain. The last sample of a
-    /// chain is always kept, so that a run which has not got beyond its burn-in has something to show.
+    /// The numbers of the samples that are kept, of samples that lie chain by chain in the order of
+    /// their epochs: those that share their chain's final mask, after the burn-in, thinned, and as
+    /// many of each chain. The last sample of a chain is always kept, so that a run which has not
+    /// got beyond its burn-in has something to show.
     pub fn kept(&self, samples: &[&Snapshot]) -> Vec<usize> {
         let chains: Vec<Vec<usize>> = self
             .after_burn_in(samples)
@@ -68,7 +70,8 @@ impl SampleRule {
         chains.iter().flat_map(|chain| spread_evenly(chain, fewest)).collect()
     }
 
-    /// The same without thinning and before chains are made equal, chain by chain: what tells whether they agree.
+    /// The same without thinning and before chains are made equal, chain by chain: what tells
+    /// whether they agree.
     pub fn after_burn_in(&self, samples: &[&Snapshot]) -> Vec<Vec<usize>> {
         let mut chains: Vec<Vec<usize>> = Vec::new();
         for (at, sample) in samples.iter().enumerate() {

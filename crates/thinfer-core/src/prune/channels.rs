@@ -17,7 +17,8 @@ pub struct Channels {
     layers: Vec<Layer>,
     norms: Vec<Norm>,
     keep_norm: bool,
-    /// Layers whose outputs are added to each other, channel by channel; only where there are several.
+    /// Layers whose outputs are added to each other, channel by channel; only where there are
+    /// several.
     streams: Vec<Vec<usize>>,
     /// Channels of a layer go so many at a time.
     multiple: usize,
@@ -203,10 +204,10 @@ impl Channels {
         Self { rule, layers, norms, keep_norm, streams, multiple: 1, parameters }
     }
 
-    /// The same channels, of which those of a layer go `multiple` at a time: what stays is filled up
-    /// to a multiple with the widest of those below the threshold. A channel that nothing feeds or
-    /// nothing reads is below any threshold, and so is one of a residual stream that is not among its
-    /// widest, as many as the multiple that is nearest to those above the threshold.
+    /// The same channels, of which those of a layer go `multiple` at a time: what stays is filled
+    /// up to a multiple with the widest of those below the threshold. A channel that nothing feeds
+    /// or nothing reads is below any threshold, and so is one of a residual stream that is not
+    /// among its widest, as many as the multiple that is nearest to those above the threshold.
     ///
     /// Deviation: neither paper nor program has this; a device computes with full multiples anyway.
     pub fn in_multiples_of(mut self, multiple: usize) -> Self {
@@ -214,12 +215,13 @@ impl Channels {
         self
     }
 
-    /// The same channels, with ranges weighed by what they cost: the range of a channel is compared with
+    /// The same channels, with ranges weighed by what they cost: the range of a channel is compared
+    /// with
     ///
     /// λ₂ · (u / ū)^exponent,
     ///
-    /// where u is how often a weight of the layer is used for an image, and ū its mean over all weights
-    /// that can be pruned.
+    /// where u is how often a weight of the layer is used for an image, and ū its mean over all
+    /// weights that can be pruned.
     ///
     /// Deviation: in paper and program λ₂ is the same for all layers, which is exponent 0.
     pub fn weighed_by_work(mut self, exponent: f64) -> Self {
@@ -246,8 +248,8 @@ impl Channels {
         self.pruned(&none)
     }
 
-    /// One pruning step: the channels below the threshold that `goal` asks for lose their marks and,
-    /// with `regrow`, the others get theirs back. Without it the mask only loses.
+    /// One pruning step: the channels below the threshold that `goal` asks for lose their marks
+    /// and, with `regrow`, the others get theirs back. Without it the mask only loses.
     pub fn prune(&self, weights: &[f32], goal: Goal, regrow: bool, marks: &mut [u8]) {
         let spans = self.spans(weights);
         let present: Vec<Live> = self.layers.iter().map(|layer| layer.live(marks)).collect();
@@ -282,8 +284,8 @@ impl Channels {
         }
     }
 
-    /// The narrowest channel that is kept: no smaller threshold would prune anything. Layers down to
-    /// one channel do not count, since that one is kept whatever its weights.
+    /// The narrowest channel that is kept: no smaller threshold would prune anything. Layers down
+    /// to one channel do not count, since that one is kept whatever its weights.
     pub fn narrowest(&self, weights: &[f32], marks: &[u8]) -> Option<f64> {
         let spans = self.spans(weights);
         let mut narrowest: Option<f32> = None;
@@ -345,10 +347,10 @@ impl Channels {
 
     /// The channels that stay at a threshold, out of those that were kept `before`.
     ///
-    /// Layers are visited in the order of the network. Each keeps an input channel that carries data
-    /// and an output channel, and whatever a later layer still reads of it does not end with it: so
-    /// the output always depends on the data. Where the threshold would end that, the widest channel
-    /// that saves it stays.
+    /// Layers are visited in the order of the network. Each keeps an input channel that carries
+    /// data and an output channel, and whatever a later layer still reads of it does not end with
+    /// it: so the output always depends on the data. Where the threshold would end that, the widest
+    /// channel that saves it stays.
     ///
     /// Deviation: neither paper nor program keeps a layer from dying.
     fn thin(&self, spans: &[Spans], before: &[Live], threshold: f64) -> Vec<Live> {
@@ -447,8 +449,8 @@ impl Channels {
         outside
     }
 
-    /// The smallest threshold at which at least `share` of all parameters are pruned, or the largest
-    /// that matters where none reaches it.
+    /// The smallest threshold at which at least `share` of all parameters are pruned, or the
+    /// largest that matters where none reaches it.
     ///
     /// Between two neighbouring spans nothing changes, so it is searched among them, each time with
     /// the exact count of what would be pruned.
@@ -491,7 +493,8 @@ impl Channels {
     }
 }
 
-/// The layers whose outputs are added to each other, of what all layers read; none of them where the data is added as well.
+/// The layers whose outputs are added to each other, of what all layers read; none of them where
+/// the data is added as well.
 fn streams<'a>(reads: impl Iterator<Item = &'a Sources>) -> Vec<Vec<usize>> {
     let mut streams: Vec<Sources> = Vec::new();
     for reads in reads.filter(|reads| reads.layers.len() > 1) {

@@ -37,8 +37,8 @@ pub enum Rule {
     MeanSquare,
     /// max w − min w over a channel.
     ///
-    /// Deviation: the paper prints max |w| − min |w|, which would delete a channel whose weights are
-    /// all ±c; the authors' program has the signed range.
+    /// Deviation: the paper prints max |w| − min |w|, which would delete a channel whose weights
+    /// are all ±c; the authors' program has the signed range.
     Range,
     /// max |w| − min |w| over a channel, as the paper prints.
     AbsoluteRange,
@@ -102,8 +102,8 @@ pub fn em_step(groups: &Groups, weights: &[f32], lambda1: SoftThreshold, marks: 
 /// With `regrow` a group whose dense weights pass the threshold again comes back; without it the
 /// mask only loses.
 ///
-/// Under a target the largest group of each layer stays. Under a given threshold nothing is kept for
-/// its own sake: that no input matters is an answer.
+/// Under a target the largest group of each layer stays. Under a given threshold nothing is kept
+/// for its own sake: that no input matters is an answer.
 pub fn prune_groups(
     groups: &[Groups],
     weights: &[f32],

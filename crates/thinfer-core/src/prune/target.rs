@@ -71,8 +71,8 @@ pub struct Target {
 
 impl Target {
     /// The course towards `share` over `cycles`, the epochs of each cycle of the run, after
-    /// `warm_up` epochs. It is reached in epoch `by`, or without one with the last cycle but one; in
-    /// a run of one cycle after three quarters of it.
+    /// `warm_up` epochs. It is reached in epoch `by`, or without one with the last cycle but one;
+    /// in a run of one cycle after three quarters of it.
     pub fn new(
         share: f64,
         cycles: &[Range<usize>],

@@ -128,8 +128,8 @@ impl<'a> Builder<'a> {
         Ok((self.by_channel(from, reads)?, self.present.list(from.0, reads)))
     }
 
-    /// What a linear layer reads of a picture, number by number, where that leaves out enough of the
-    /// channels that it would read.
+    /// What a linear layer reads of a picture, number by number, where that leaves out enough of
+    /// the channels that it would read.
     fn picking(&mut self, at: usize) -> Result<Option<(NodeId, Vec<u32>)>, EngineError> {
         let needs = &self.present.numbers[at];
         let from = self.network.nodes()[at].inputs[0];
@@ -201,8 +201,8 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Indices of the weights `outputs` by `inputs`, of which there were so many; a linear layer that reads channels
-    /// of a picture has every input once a pixel.
+    /// Indices of the weights `outputs` by `inputs`, of which there were so many; a linear layer
+    /// that reads channels of a picture has every input once a pixel.
     fn weights(&mut self, weight: &Param, outputs: &[u32], (among, inputs): (usize, &[u32])) {
         let row = weight.fan_in();
         for output in outputs {

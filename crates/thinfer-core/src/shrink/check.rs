@@ -43,9 +43,9 @@ impl Agreement {
     }
 }
 
-/// Compares `network` with marks, weights and statistics, as a run keeps them, to `small`: forward with
-/// running statistics, forward and backward with those of a batch, on random rows and on `data`
-/// where it is given. In double precision, so that only real differences show.
+/// Compares `network` with marks, weights and statistics, as a run keeps them, to `small`: forward
+/// with running statistics, forward and backward with those of a batch, on random rows and on
+/// `data` where it is given. In double precision, so that only real differences show.
 pub fn agreement(
     network: &Network,
     small: &Shrunk,

@@ -1,9 +1,9 @@
 //! Cuts what is dead out of a masked network: a smaller network, the same function.
 //!
-//! A channel is dead when it is always zero or when nothing reads it. It is cut at every node; where a
-//! layer reads or writes only some channels of a residual stream, or some numbers of a flattened
-//! picture, a list of them ([`thinfer_engine::Op::Select`], [`thinfer_engine::Op::Spread`],
-//! [`thinfer_engine::Op::Pick`]) stands between the two. What is
+//! A channel is dead when it is always zero or when nothing reads it. It is cut at every node;
+//! where a layer reads or writes only some channels of a residual stream, or some numbers of a
+//! flattened picture, a list of them ([`thinfer_engine::Op::Select`],
+//! [`thinfer_engine::Op::Spread`], [`thinfer_engine::Op::Pick`]) stands between the two. What is
 //! dead but stays, and why, is in [`leftovers`]. `docs/shrink.md` states the rules.
 
 mod build;
@@ -50,8 +50,8 @@ pub struct Layout {
     /// A list of channels is used where at most this share of the channels that are there is read;
     /// above it all are, dead weights included. 1 keeps nothing that a list can leave out.
     pub list_at_most: f64,
-    /// Whether the stream that a batch norm's block adds to may have fewer channels than the sum. Channels are
-    /// ordered so that those it has are the first ones, which takes no list on a GPU.
+    /// Whether the stream that a batch norm's block adds to may have fewer channels than the sum.
+    /// Channels are ordered so that those it has are the first ones, which takes no list on a GPU.
     pub grows: bool,
 }
 
@@ -60,8 +60,8 @@ impl Layout {
     pub const SMALLEST: Self = Self { multiple: 1, list_at_most: 1.0, grows: false };
     /// For the CPU: a list is a copy, so it has to leave out a fifth at least.
     pub const CPU: Self = Self { multiple: 1, list_at_most: 0.8, grows: false };
-    /// For tensor cores: on an H200 multiples of 16 without lists were the fastest layout of a pruned ResNet-18
-    /// (`results/shrink`).
+    /// For tensor cores: on an H200 multiples of 16 without lists were the fastest layout of a
+    /// pruned ResNet-18 (`results/shrink`).
     pub const CUDA: Self = Self { multiple: 16, list_at_most: 0.0, grows: true };
 
     /// Whether a reader that needs `some` of `all` channels reads them all.

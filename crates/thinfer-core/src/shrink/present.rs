@@ -18,13 +18,16 @@ pub(super) struct Present {
     pub(super) numbers: Vec<Vec<bool>>,
     /// For each node, the first node of those that share its channels.
     streams: Vec<usize>,
-    /// The channels that stay where none are added to fill up a multiple, node by node, for streams that grow.
+    /// The channels that stay where none are added to fill up a multiple, node by node, for streams
+    /// that grow.
     needed: Vec<Vec<bool>>,
-    /// For each node, where each of its channels stands among those that stay: the smaller, the sooner.
+    /// For each node, where each of its channels stands among those that stay: the smaller, the
+    /// sooner.
     ranks: Vec<Vec<Rank>>,
 }
 
-/// The first node of a stream that has a channel, and whether branches add to it: first the one that leaves out most.
+/// The first node of a stream that has a channel, and whether branches add to it: first the one
+/// that leaves out most.
 type Rank = (usize, Vec<bool>);
 
 impl Present {
@@ -63,8 +66,8 @@ impl Present {
             present.nodes[0].fill(true);
         }
         if layout.grows {
-            // Channels that fill up a multiple are taken from those that the stream needs anyway, so all of these are
-            // found out first.
+            // Channels that fill up a multiple are taken from those that the stream needs anyway,
+            // so all of these are found out first.
             let first = present.nodes.clone();
             present.settle(network, reach, Layout { multiple: 1, ..layout });
             present.needed = std::mem::replace(&mut present.nodes, first);
@@ -96,8 +99,8 @@ impl Present {
         (0..self.nodes.len()).filter(move |other| self.streams[*other] == self.streams[at])
     }
 
-    /// Puts the channels of a stream into the order in which its nodes get them, and of those that a node gets the ones
-    /// last that the branch adds to which leaves out most, and so on.
+    /// Puts the channels of a stream into the order in which its nodes get them, and of those that
+    /// a node gets the ones last that the branch adds to which leaves out most, and so on.
     fn rank(&mut self, branches: &[Branch], reach: &Channels) {
         let added = |branch: &Branch| (branch.sum, self.added(branch, reach));
         let mut added: Vec<(usize, Vec<bool>)> = branches.iter().map(added).collect();
@@ -121,7 +124,8 @@ impl Present {
         without(&self.nodes[branch.sum], &reach.zero[branch.norm])
     }
 
-    /// Leaves a branch the last channels of its sum, as many as it takes to have all that it adds to.
+    /// Leaves a branch the last channels of its sum, as many as it takes to have all that it adds
+    /// to.
     fn narrow(&mut self, branch: &Branch, reach: &Channels, layout: Layout) {
         let added = self.added(branch, reach);
         let all = self.own(branch.sum);
@@ -217,8 +221,8 @@ impl Present {
     }
 }
 
-/// For each node, the first of those that share its channels: nodes that work on each channel by itself share them
-/// with what they read.
+/// For each node, the first of those that share its channels: nodes that work on each channel by
+/// itself share them with what they read.
 fn streams(network: &Network) -> Vec<usize> {
     let mut streams: Vec<usize> = (0..network.nodes().len()).collect();
     for (at, node) in network.nodes().iter().enumerate() {
@@ -234,8 +238,8 @@ fn streams(network: &Network) -> Vec<usize> {
     streams
 }
 
-/// A convolution and its batch norm that nothing reads but a sum, which may have more channels. Its other side is a
-/// stream, or the norm of a convolution that does less.
+/// A convolution and its batch norm that nothing reads but a sum, which may have more channels. Its
+/// other side is a stream, or the norm of a convolution that does less.
 struct Branch {
     convolution: usize,
     norm: usize,
@@ -311,7 +315,8 @@ pub(super) fn pad_numbers(
     padded
 }
 
-/// Adds channels until there is a multiple of `multiple`, `these` first: mostly those that are always zero.
+/// Adds channels until there is a multiple of `multiple`, `these` first: mostly those that are
+/// always zero.
 fn pad(channels: &mut [bool], these: &[bool], multiple: usize) {
     let kept = count(channels);
     if kept == 0 {
@@ -348,8 +353,9 @@ mod tests {
 
     const WIDTH: usize = 12;
 
-    /// A stem of twelve channels and a block for each of `adds`, with all that is not to be `stem` or in a block's
-    /// channels pruned; and the nodes of the stem, of the blocks' norms and of their sums.
+    /// A stem of twelve channels and a block for each of `adds`, with all that is not to be `stem`
+    /// or in a block's channels pruned; and the nodes of the stem, of the blocks' norms and of
+    /// their sums.
     fn residual(stem: &[usize], adds: &[&[usize]]) -> (Network, Vec<u8>, [Vec<NodeId>; 3]) {
         let mut b = NetworkBuilder::image(Shape { height: 4, width: 4, channels: 3 });
         let window = Window::square(3, 1, 1);
@@ -390,7 +396,8 @@ mod tests {
         let small = shrink(&network, &keep, Layout { multiple: 1, ..Layout::CUDA }).unwrap();
         assert_eq!(small.channels(stem[0]), [1, 5, 9]);
         assert_eq!(small.channels(sums[0]), [1, 5, 9, 0, 7]);
-        // The stem is put to the first channels of the sum, and the branch, which does not add to channel 1, to the last.
+        // The stem is put to the first channels of the sum, and the branch, which does not add to
+        // channel 1, to the last.
         let spreads = small.network.nodes().iter().filter(|n| matches!(n.op, Op::Spread { .. }));
         let lists: Vec<&[u32]> = spreads.map(Node::list).collect();
         assert_eq!(lists, [&[1, 2, 3, 4][..], &[0, 1, 2]]);
@@ -403,7 +410,8 @@ mod tests {
         assert_eq!(shrink(&network, &keep, even).unwrap().channels(stem[0]), [0, 1, 5, 7, 9]);
     }
 
-    /// Both add to channels that are there; the first, which leaves out fewer, gets one more, which lies among its own.
+    /// Both add to channels that are there; the first, which leaves out fewer, gets one more, which
+    /// lies among its own.
     #[test]
     fn the_branch_that_adds_to_fewest_channels_has_no_others() {
         let all: Vec<usize> = (0..8).collect();
@@ -414,7 +422,8 @@ mod tests {
         assert_eq!(small.channels(norms[1]), [4, 2]);
     }
 
-    /// Whichever side of the sum it is, the convolution that does more is as narrow as what it adds to.
+    /// Whichever side of the sum it is, the convolution that does more is as narrow as what it adds
+    /// to.
     #[test]
     fn a_branch_beside_a_shortcut_has_the_channels_that_it_adds_to() {
         for turned in [false, true] {

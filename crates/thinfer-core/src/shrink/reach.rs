@@ -67,13 +67,14 @@ impl Channels {
                     pairs.map(|(scale, shift)| *scale == 0 && *shift == 0).collect()
                 }
                 (Family::Sum, _) => from(0).iter().zip(from(1)).map(|(a, b)| *a && *b).collect(),
-                (Family::Pool(_) | Family::Curve(_), _) => from(0).clone(),
                 (Family::List(kind, list), _) => {
                     let sources = kind.sources(list, from(0).len(), node.shape.channels);
                     sources.into_iter().map(|at| at.is_none_or(|at| from(0)[at])).collect()
                 }
                 // Members share the channels, and the bias of any of them fills one.
-                (Family::Scales { bias: None, .. }, _) => from(0).clone(),
+                (Family::Pool(_) | Family::Curve(_) | Family::Scales { bias: None, .. }, _) => {
+                    from(0).clone()
+                }
                 (Family::Scales { bias: Some(_), .. } | Family::Weights { .. }, _) => {
                     vec![false; node.shape.channels]
                 }
@@ -105,8 +106,10 @@ impl Channels {
                         let pairs = sources.into_iter().zip(&own);
                         pairs.for_each(|(at, own)| at.into_iter().for_each(|at| source[at] |= own));
                     }
-                    (Family::Pool(_) | Family::Curve(_) | Family::Sum, _)
-                    | (Family::Scales { .. }, _) => {
+                    (
+                        Family::Pool(_) | Family::Curve(_) | Family::Sum | Family::Scales { .. },
+                        _,
+                    ) => {
                         source.iter_mut().zip(&own).for_each(|(read, own)| *read |= own);
                     }
                     (Family::Input | Family::Weights { .. }, _) => {}

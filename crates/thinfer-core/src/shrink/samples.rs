@@ -9,8 +9,8 @@ use crate::posterior::Snapshot;
 /// The posterior cut down to what at least one of its samples uses, and how it was cut.
 ///
 /// Samples that were taken while the network was larger have more of it alive; all of them fit into
-/// what they have together, so the smaller posterior predicts what the larger one does. Samples that
-/// share one mask fit exactly.
+/// what they have together, so the smaller posterior predicts what the larger one does. Samples
+/// that share one mask fit exactly.
 pub fn shrink_posterior(posterior: &Posterior, layout: Layout) -> Result<(Posterior, Shrunk)> {
     let mut keep = vec![0; posterior.network.params().len()];
     for member in &posterior.members {

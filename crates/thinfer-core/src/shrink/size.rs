@@ -31,8 +31,8 @@ pub struct LayerSize {
     pub live_inputs: usize,
     /// All input channels.
     pub inputs: usize,
-    /// Output channels that the smaller network computes: something reads them, and a kernel, a bias
-    /// or the shift of a norm fills them.
+    /// Output channels that the smaller network computes: something reads them, and a kernel, a
+    /// bias or the shift of a norm fills them.
     pub live_outputs: usize,
     /// All output channels.
     pub outputs: usize,
@@ -64,8 +64,8 @@ pub struct ImageSize {
 }
 
 impl ImageSize {
-    /// Says where nothing is left of a layer: only pruning that works on channels sees to it that the network stays
-    /// connected.
+    /// Says where nothing is left of a layer: only pruning that works on channels sees to it that
+    /// the network stays connected.
     pub fn emptied(&self) -> Option<String> {
         let empty = self.layers.iter().filter(|layer| layer.kept == 0);
         let names: Vec<&str> = empty.map(|layer| layer.name.as_str()).collect();
@@ -361,8 +361,8 @@ mod tests {
         assert!(size.multiply_adds.channels < network.multiply_adds() / 5);
     }
 
-    /// Single inputs of a flattened picture, a channel that a bias keeps, an output that nothing feeds:
-    /// the numbers of the report are those of the file.
+    /// Single inputs of a flattened picture, a channel that a bias keeps, an output that nothing
+    /// feeds: the numbers of the report are those of the file.
     #[test]
     fn the_size_is_that_of_the_file() {
         let shape = Shape { height: 28, width: 28, channels: 1 };

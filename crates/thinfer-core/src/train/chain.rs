@@ -108,11 +108,13 @@ pub struct Chain {
     cuda: Option<CudaChain>,
     /// The smaller network in use, where there is one.
     cut: Option<Cut>,
-    /// How many weights were kept when a smaller one was last thought about, and what pruning was up to.
+    /// How many weights were kept when a smaller one was last thought about, and what pruning was
+    /// up to.
     considered: Option<(usize, Course)>,
     /// Parameters that are frozen whole.
     held: FrozenLayers,
-    /// The weights at the end of the last cycle, where weights may be frozen; empty before the first.
+    /// The weights at the end of the last cycle, where weights may be frozen; empty before the
+    /// first.
     cycle_end: Vec<f32>,
     /// Scores test images; made when first needed.
     judge: Option<Classifier>,
@@ -122,8 +124,8 @@ pub struct Chain {
     /// The largest mean loss of an epoch since the last record, if any ended.
     largest_loss: Option<f64>,
     clipped_steps: u64,
-    /// Whether the steps of an epoch are done and what belongs to its end is not: the user stopped while
-    /// its test images were scored.
+    /// Whether the steps of an epoch are done and what belongs to its end is not: the user stopped
+    /// while its test images were scored.
     epoch_is_open: bool,
     records: Vec<Record>,
     snapshots: Vec<Snapshot>,
@@ -250,8 +252,8 @@ impl Chain {
         self.advance_until(data.into(), &NEVER)
     }
 
-    /// The same, but stops with [`Error::Interrupted`] while it scores test images where `stop` is set.
-    /// The state can then be put into a file, and the next call goes on with the scoring.
+    /// The same, but stops with [`Error::Interrupted`] while it scores test images where `stop` is
+    /// set. The state can then be put into a file, and the next call goes on with the scoring.
     pub fn advance_until(&mut self, data: Examples<'_>, stop: &AtomicBool) -> Result<()> {
         if let Some(mut cuda) = self.cuda.take() {
             let done = self.advance_on(&mut cuda, data, stop);
@@ -276,7 +278,8 @@ impl Chain {
         }
         let Some(stepper) = &mut self.stepper else { return Ok(()) };
         let key = Key::new(self.spec.seed, self.spec.chain, Stream::Shuffle);
-        // Also after a resume in the middle of an epoch: order and columns follow from step and masks.
+        // Also after a resume in the middle of an epoch: order and columns follow from step and
+        // masks.
         if self.shuffle.begins(epoch) {
             let only_masks = self.spec.shrink == Shrinking::Never && method.drops_for_good(epoch);
             if let (Examples::Table(_), true) =
@@ -365,8 +368,8 @@ impl Chain {
         }
     }
 
-    /// What belongs to the end of the epoch of the last step. Nothing of the chain changes before all
-    /// that can be stopped is done.
+    /// What belongs to the end of the epoch of the last step. Nothing of the chain changes before
+    /// all that can be stopped is done.
     fn end_epoch(
         &mut self,
         data: Examples<'_>,
@@ -493,8 +496,8 @@ impl Chain {
         Classifier::new(network, &images.test, &images.augment, on)
     }
 
-    /// The network in training, where the weights that it reads are those of a sample: they need not be brought to
-    /// the device.
+    /// The network in training, where the weights that it reads are those of a sample: they need
+    /// not be brought to the device.
     fn judged_in_place<'a>(&self, cuda: &'a CudaChain) -> Option<&'a Session> {
         cuda.session().filter(|_| !self.arena.has_forward())
     }

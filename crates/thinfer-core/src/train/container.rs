@@ -1,9 +1,8 @@
 //! One-file container of checkpoints: a JSON header and raw sections, each under a checksum.
 //!
-//! Layout, all numbers little-endian (see `docs/formats.md`):
-//! `THINFER\x01` · header length (u64) · header CRC-32 (u32) · payload CRC-32 (u32) · header · payload.
-//! The header names every section with its length in bytes; the payload is the sections one after
-//! another, and nothing follows.
+//! Layout, all numbers little-endian (see `docs/formats.md`): `THINFER\x01` · header length (u64) ·
+//! header CRC-32 (u32) · payload CRC-32 (u32) · header · payload. The header names every section
+//! with its length in bytes; the payload is the sections one after another, and nothing follows.
 //!
 //! The file before the newest one is kept. Whatever the moment of a crash, one of the two is whole.
 

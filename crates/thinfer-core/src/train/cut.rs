@@ -1,9 +1,9 @@
 //! When a run goes on with a smaller network.
 //!
-//! Buffers of a chain keep their size and their order, so noise, checkpoints and snapshots are those
-//! of the whole network; what gets smaller is the network that computes gradients, and on a GPU the
-//! device's buffers. Which network that is follows from the marks and from the network in use alone,
-//! never from a clock, so a resumed run makes the same choices.
+//! Buffers of a chain keep their size and their order, so noise, checkpoints and snapshots are
+//! those of the whole network; what gets smaller is the network that computes gradients, and on a
+//! GPU the device's buffers. Which network that is follows from the marks and from the network in
+//! use alone, never from a clock, so a resumed run makes the same choices.
 
 use std::sync::Arc;
 
@@ -19,13 +19,14 @@ const WORTHWHILE: f64 = 0.75;
 const TIMES_THE_COST: f64 = 3.0;
 /// The same while pruning pauses or has ended: no better one comes soon.
 const PAUSED_TIMES_THE_COST: f64 = 1.5;
-/// Multiply-adds that making a plan is taken to cost: far more on a GPU, where engines are searched and graphs made,
-/// which took up to half a second on an H200 (`results/shrink`); twice that is taken. There it is for batches below and from [`LARGE_BATCH`] on,
-/// with which a second has more of them.
+/// Multiply-adds that making a plan is taken to cost: far more on a GPU, where engines are searched
+/// and graphs made, which took up to half a second on an H200 (`results/shrink`); twice that is
+/// taken. There it is for batches below and from [`LARGE_BATCH`] on, with which a second has more
+/// of them.
 const CPU_COST: f64 = 2e8;
 const CUDA_COST: [f64; 2] = [8e13, 1.6e14];
-/// The share of the time that a GPU saves, of the share of multiply-adds that is gone, for the same batches: 0.4 was
-/// found at a batch of 64, from runs of two days, and 0.45 to 0.55 at 512.
+/// The share of the time that a GPU saves, of the share of multiply-adds that is gone, for the same
+/// batches: 0.4 was found at a batch of 64, from runs of two days, and 0.45 to 0.55 at 512.
 const CUDA_SAVES: [f64; 2] = [0.4, 0.5];
 const LARGE_BATCH: usize = 256;
 
@@ -76,7 +77,8 @@ impl Cut {
     ) -> Result<Option<Cut>> {
         let kept = |marks: &[u8]| count(marks, KEEP);
         let work = now.map_or(network, |cut| &cut.small.network).multiply_adds() as f64;
-        // Where a plan is dear, one for all that is pruned up to the pause is better, unless that is far away.
+        // Where a plan is dear, one for all that is pruned up to the pause is better, unless that
+        // is far away.
         let (worthwhile, times, epochs) = match ahead.course {
             Course::FallsFor(epochs) if ahead.on_cuda => {
                 (WORTHWHILE, TIMES_THE_COST, epochs.min(ahead.epochs))

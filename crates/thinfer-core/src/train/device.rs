@@ -254,8 +254,8 @@ fn open(
         // It costs nothing that could be measured, and a resumed run has the same bits.
         deterministic: true,
         training: true,
-        // A smaller network has to pay for its plan: the whole search takes seconds and saves 1 or 2 % of a step
-        // (`results/shrink`).
+        // A smaller network has to pay for its plan: the whole search takes seconds and saves 1 or
+        // 2 % of a step (`results/shrink`).
         hasty: arena.origin().is_some(),
     };
     let source = match data {

@@ -189,8 +189,8 @@ mod tests {
         assert_eq!(strict.marks().iter().filter(|mark| **mark & FIXED != 0).count(), 5);
         assert_eq!(FrozenLayers::of(&network, strict.marks()), FrozenLayers::default());
 
-        // With a smaller share the layer goes whole, with its bias and the norm behind it, but not the
-        // norm that reads the sum.
+        // With a smaller share the layer goes whole, with its bias and the norm behind it, but not
+        // the norm that reads the sum.
         freezing(&network, 0.05, 0.8).freeze(&network, &before, &mut arena);
         let names = ["conv1.weight", "conv1.bias", "bn1.weight", "bn1.bias"];
         assert_eq!(

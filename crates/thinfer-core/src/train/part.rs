@@ -10,8 +10,8 @@ use crate::shrink::Shrunk;
 /// A smaller network with buffers of its size, which are a part of those of the whole network.
 pub(crate) struct Part {
     pub(crate) small: Arc<Shrunk>,
-    /// Its weights, and behind them weights that nothing reads but that are not pruned, and so still
-    /// move.
+    /// Its weights, and behind them weights that nothing reads but that are not pruned, and so
+    /// still move.
     pub(crate) arena: Arena,
 }
 

@@ -31,8 +31,8 @@ pub trait Observer: Sync {
     fn progress(&self, chain: u32, step: u64, total: u64, record: Option<&Record>);
     /// Something that the user should know, such as a damaged file that was passed over.
     fn notice(&self, text: &str);
-    /// Something without which a result is read wrongly, such as samples that are missing in it. Also
-    /// said to those who want to hear nothing else.
+    /// Something without which a result is read wrongly, such as samples that are missing in it.
+    /// Also said to those who want to hear nothing else.
     fn warning(&self, text: &str) {
         self.notice(text);
     }
@@ -116,8 +116,8 @@ pub fn snapshot_path(run: &Path, chain: u32, epoch: usize) -> PathBuf {
     chain_folder(run, chain).join(format!("snapshot-{epoch:06}.safetensors"))
 }
 
-/// How many of so many chains run side by side on so many threads, and the threads of each; 0 threads
-/// are as many as there are cores.
+/// How many of so many chains run side by side on so many threads, and the threads of each; 0
+/// threads are as many as there are cores.
 pub fn division(chains: usize, threads: usize) -> (usize, usize) {
     let cores = match threads {
         0 => std::thread::available_parallelism().map_or(1, usize::from),

@@ -4,8 +4,8 @@ use std::sync::mpsc::{Receiver, TryRecvError, channel};
 
 use thinfer_engine::noise::Key;
 
-/// Rows of all orders that are made ahead, and how many orders these are at most: in a profile, waking
-/// another core for every epoch took about as long as ordering 10,000 rows.
+/// Rows of all orders that are made ahead, and how many orders these are at most: in a profile,
+/// waking another core for every epoch took about as long as ordering 10,000 rows.
 const ROWS_AHEAD: usize = 160_000;
 const MOST_AHEAD: usize = 16;
 

@@ -1,7 +1,7 @@
 //! How long every epoch took: `times.csv` in the folder of a chain, a line an epoch.
 //!
-//! Times are kept apart from the records, which have the same bits in every run. Every line ends with
-//! the CRC-32 of the file up to the comma before it.
+//! Times are kept apart from the records, which have the same bits in every run. Every line ends
+//! with the CRC-32 of the file up to the comma before it.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -75,8 +75,8 @@ fn to_text(times: &[EpochTime]) -> String {
     text
 }
 
-/// The times that a chain's folder has. Where the file is damaged there are none, and the observer is
-/// told: no result of a run depends on them.
+/// The times that a chain's folder has. Where the file is damaged there are none, and the observer
+/// is told: no result of a run depends on them.
 pub fn read_times(folder: &Path, observer: &dyn Observer) -> Vec<EpochTime> {
     let path = folder.join(NAME);
     let Ok(bytes) = regular::read(&path) else { return Vec::new() };

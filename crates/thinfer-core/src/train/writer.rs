@@ -1,5 +1,5 @@
-//! Files of a run, written in the background in the order in which they are given: training does not wait for the
-//! disk, and a checkpoint is there no sooner than the samples that it lists.
+//! Files of a run, written in the background in the order in which they are given: training does
+//! not wait for the disk, and a checkpoint is there no sooner than the samples that it lists.
 
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -26,7 +26,8 @@ impl Job {
     }
 }
 
-/// Writes in the background, from the first file on until it is told to finish. Dropping it finishes too.
+/// Writes in the background, from the first file on until it is told to finish. Dropping it
+/// finishes too.
 #[derive(Default)]
 pub(super) struct Writer(Option<(SyncSender<Job>, JoinHandle<Result<()>>)>);
 

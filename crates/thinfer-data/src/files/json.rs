@@ -1,7 +1,7 @@
 //! JSON files with a checksum, so that a changed digit does not go unnoticed.
 //!
-//! The last member of the object is `"checksum"`: the CRC-32 of every byte before the comma in front
-//! of it, as eight hexadecimal digits. The file stays ordinary JSON for every other reader.
+//! The last member of the object is `"checksum"`: the CRC-32 of every byte before the comma in
+//! front of it, as eight hexadecimal digits. The file stays ordinary JSON for every other reader.
 
 use std::path::Path;
 
@@ -53,8 +53,8 @@ pub struct Contents<T> {
     pub checked: bool,
 }
 
-/// Reads a value from the bytes of a JSON file; the error says in a few words what is wrong with them.
-/// A file without a checksum is read as it is.
+/// Reads a value from the bytes of a JSON file; the error says in a few words what is wrong with
+/// them. A file without a checksum is read as it is.
 pub fn take_json<T: DeserializeOwned>(bytes: &[u8]) -> std::result::Result<Contents<T>, String> {
     let text = str::from_utf8(bytes).map_err(|_| "it is damaged (not text)".to_owned())?;
     let checksum = checksum(text);
@@ -65,7 +65,8 @@ pub fn take_json<T: DeserializeOwned>(bytes: &[u8]) -> std::result::Result<Conte
     Ok(Contents { value, checked: checksum == Checksum::Right })
 }
 
-/// Reads a JSON file; `None` where there is none. `advice` ends the message about one that is damaged.
+/// Reads a JSON file; `None` where there is none. `advice` ends the message about one that is
+/// damaged.
 pub fn read_json<T: DeserializeOwned>(path: &Path, advice: &str) -> Result<Option<T>> {
     let bytes = match super::regular::read(path) {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
@@ -105,7 +106,8 @@ mod tests {
                 match take_json::<Sd>(&bytes) {
                     Ok(found) => {
                         assert_eq!(found.value.sd, 1.25, "byte {at} became {byte}");
-                        // The word itself is no content; without it the file is one of an older version.
+                        // The word itself is no content; without it the file is one of an older
+                        // version.
                         assert_eq!(found.checked, bytes == whole);
                     }
                     Err(problem) => assert_ne!(problem, ""),

@@ -1,8 +1,8 @@
 //! Files that the program writes. Every one of them goes through here.
 //!
-//! A file is written beside its place under a name of its own, synced and renamed. A reader sees the
-//! old contents or the new ones and never a part, and two programs that write the same file do not
-//! write into each other's.
+//! A file is written beside its place under a name of its own, synced and renamed. A reader sees
+//! the old contents or the new ones and never a part, and two programs that write the same file do
+//! not write into each other's.
 
 mod json;
 mod lock;

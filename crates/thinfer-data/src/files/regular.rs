@@ -6,8 +6,8 @@ use std::path::Path;
 
 use crate::memory::{available_memory, human_bytes};
 
-/// Opens a file to read it, after links. What is no file is refused before it is opened, since opening
-/// a pipe waits for whoever writes to it.
+/// Opens a file to read it, after links. What is no file is refused before it is opened, since
+/// opening a pipe waits for whoever writes to it.
 pub fn open(path: &Path) -> Result<File> {
     check(&fs::metadata(path)?)?;
     let file = File::open(path)?;

@@ -222,7 +222,8 @@ impl Collection {
         }
         for version in &self.versions {
             for folder in [given.to_owned(), given.join(version.folder)] {
-                // CIFAR-100's Python files are called `train` and `test`, as folders of images may be.
+                // CIFAR-100's Python files are called `train` and `test`, as folders of images may
+                // be.
                 if version.train.iter().any(|batch| folder.join(batch.name).is_file()) {
                     return Ok((version, Source::Folder(folder)));
                 }

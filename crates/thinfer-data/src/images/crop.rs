@@ -68,8 +68,8 @@ impl Crop {
         Self { left: 0, top: 0, width, height, mirrored: false }
     }
 
-    /// What is looked at in evaluation: the square in the middle of an image whose shorter side would be
-    /// `size · 256 / 224`, and all of an image that has the network's size already.
+    /// What is looked at in evaluation: the square in the middle of an image whose shorter side
+    /// would be `size · 256 / 224`, and all of an image that has the network's size already.
     pub(super) fn centre(width: usize, height: usize, size: usize) -> Self {
         if (width, height) == (size, size) {
             return Self::whole(width, height);

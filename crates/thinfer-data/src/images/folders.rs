@@ -12,8 +12,8 @@ use super::stream::Item;
 use super::user_images::{Listing, entries, file_name};
 use crate::error::Result;
 
-/// What the test part is called; the first that is there is used. `test` comes last, since that of ImageNet
-/// has no classes.
+/// What the test part is called; the first that is there is used. `test` comes last, since that of
+/// ImageNet has no classes.
 const TEST: [&str; 5] = ["val", "validation", "valid", "dev", "test"];
 
 /// What a file is by its name.

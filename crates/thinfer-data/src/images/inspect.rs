@@ -29,7 +29,8 @@ pub struct Inspection {
     pub height: (usize, usize),
     /// What was compared with checksums, and what came out.
     pub checksums: Vec<String>,
-    /// Whether these are the official files of the set; nothing where there is none to compare with.
+    /// Whether these are the official files of the set; nothing where there is none to compare
+    /// with.
     pub official: Option<bool>,
     /// Images that cannot be read, and why.
     pub unreadable: Vec<Unreadable>,

@@ -42,8 +42,8 @@ pub(super) fn published(kind: DataKind) -> Published {
     Published { address, files: FILES.map(file).to_vec() }
 }
 
-/// The set whose files lie at `path`, if there are such files. Both sets have files of the same names
-/// and sizes: what the labels are says which it is, or else the name of the folder.
+/// The set whose files lie at `path`, if there are such files. Both sets have files of the same
+/// names and sizes: what the labels are says which it is, or else the name of the folder.
 pub(super) fn kind_at(path: &Path) -> Option<DataKind> {
     let folder = place_of(path)?;
     let labels = file(&folder, FILES[1].name()).and_then(|labels| content_md5(&labels).ok());

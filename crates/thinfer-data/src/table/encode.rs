@@ -187,8 +187,8 @@ impl Encoding {
         Ok(design)
     }
 
-    /// The categories in which some of `rows` have a level that the training rows did not have, among
-    /// the variables that are `wanted`.
+    /// The categories in which some of `rows` have a level that the training rows did not have,
+    /// among the variables that are `wanted`.
     pub fn unseen(
         &self,
         table: &Table,

@@ -20,8 +20,8 @@ struct Buffer {
 /// used again.
 const UNDER_WAY: usize = 4;
 
-/// Gradients that reach a norm, the mask of its cut, and where the gradient behind the cut goes: all of it, or
-/// so many channels.
+/// Gradients that reach a norm, the mask of its cut, and where the gradient behind the cut goes:
+/// all of it, or so many channels.
 #[derive(Clone, Copy)]
 struct Arrives {
     /// The node whose gradients they are.
@@ -358,7 +358,8 @@ impl Lower<'_> {
             Other::Norm(n) if self.wants(n) => pending.hold(g),
             Other::None | Other::Value(_) | Other::Norm(_) | Other::Part(_) => {}
         }
-        // `g` stands for all that arrived; what it replaces is read by this norm and nobody after it.
+        // `g` stands for all that arrived; what it replaces is read by this norm and nobody after
+        // it.
         let replaced: Vec<usize> = list.into_iter().filter(|buffer| *buffer != g).collect();
         if write || part.is_some() || self.wants(unit.node) {
             self.norm_gradient(pending, unit.node, g, &more, arrives);
@@ -378,7 +379,8 @@ impl Lower<'_> {
         }
     }
 
-    /// Gradients of a norm's scale, shift and, where it is wanted, of its input; takes over the caller's hold on `g`.
+    /// Gradients of a norm's scale, shift and, where it is wanted, of its input; takes over the
+    /// caller's hold on `g`.
     fn norm_gradient(
         &mut self,
         pending: &mut Pending,

@@ -57,8 +57,8 @@ pub fn matrix_rate(gpu: &Arc<Gpu>) -> Result<f64, EngineError> {
     Ok(2.0 * (SIDE as f64).powi(3) / (1e-3 * ms))
 }
 
-/// Milliseconds of forward and backward pass together, and microseconds of each step of a plan, run by
-/// itself in a graph of many repetitions.
+/// Milliseconds of forward and backward pass together, and microseconds of each step of a plan, run
+/// by itself in a graph of many repetitions.
 pub fn profile_plan(
     gpu: &Arc<Gpu>,
     network: &Network,

@@ -15,7 +15,8 @@ use super::nvrtc;
 use super::step::Step;
 use crate::network::Network;
 
-/// Compiles in the background until all is done or this is dropped, which waits for at most one kernel a thread.
+/// Compiles in the background until all is done or this is dropped, which waits for at most one
+/// kernel a thread.
 pub struct Compiling {
     stop: Arc<AtomicBool>,
     /// None where there is no thread to be had: then a plan compiles what it needs.
@@ -25,8 +26,8 @@ pub struct Compiling {
 }
 
 impl Compiling {
-    /// Starts with what hasty plans for networks with fewer channels than this one and batches of so many examples
-    /// may need.
+    /// Starts with what hasty plans for networks with fewer channels than this one and batches of
+    /// so many examples may need.
     pub fn ahead(gpu: &Arc<Gpu>, network: &Network, batch: usize, precision: Precision) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let (on, network, stopped) = (gpu.clone(), network.clone(), stop.clone());
@@ -53,7 +54,8 @@ impl Drop for Compiling {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // What went wrong there goes wrong again, and is reported, where the kernel is asked for.
+            // What went wrong there goes wrong again, and is reported, where the kernel is asked
+            // for.
             let _ = thread.join();
         }
     }
@@ -139,7 +141,8 @@ mod tests {
         [program.inference, program.training].concat()
     }
 
-    /// What blocks in front of others need once a part of their channels is left is listed for the whole network.
+    /// What blocks in front of others need once a part of their channels is left is listed for the
+    /// whole network.
     #[test]
     fn norms_of_smaller_networks_are_among_those_that_are_listed() {
         let listed: BTreeSet<_> =

@@ -44,8 +44,8 @@ pub struct Gpu {
     pub(super) launched: Mutex<String>,
 }
 
-/// Held for reading while a stream is captured, and for writing by calls that wait for the whole device: these end the
-/// captures of every other run in the process.
+/// Held for reading while a stream is captured, and for writing by calls that wait for the whole
+/// device: these end the captures of every other run in the process.
 static DEVICE: RwLock<()> = RwLock::new(());
 
 /// How often a capture is begun before its loss is an error.
@@ -54,8 +54,8 @@ const CAPTURE_TRIES: usize = 20;
 /// What the driver says at the end of a capture.
 type CapturedGraph = Result<Option<CudaGraph>, DriverError>;
 
-/// No stream is captured until the guard is dropped. For libraries whose handles are opened or closed: cuDNN waits for the
-/// whole device then.
+/// No stream is captured until the guard is dropped. For libraries whose handles are opened or
+/// closed: cuDNN waits for the whole device then.
 pub(super) fn no_captures() -> RwLockWriteGuard<'static, ()> {
     DEVICE.write().unwrap_or_else(PoisonError::into_inner)
 }
@@ -127,7 +127,8 @@ impl Gpu {
     pub fn open(index: usize) -> Result<Arc<Gpu>, EngineError> {
         probe::probe().device(index)?;
         let ctx = CudaContext::new(index).named("cuCtxCreate")?;
-        // SAFETY: nothing is allocated yet, and the two streams of this context are ordered by hand.
+        // SAFETY: nothing is allocated yet, and the two streams of this context are ordered by
+        // hand.
         unsafe { ctx.disable_event_tracking() };
         let stream = ctx.new_stream().named("cuStreamCreate")?;
         let (major, minor) = ctx.compute_capability().named("compute capability")?;
@@ -238,13 +239,15 @@ impl Gpu {
         Ok(())
     }
 
-    /// Machine code of a kernel that is not loaded: compiled ahead, from the cache or from the compiler.
+    /// Machine code of a kernel that is not loaded: compiled ahead, from the cache or from the
+    /// compiler.
     fn code(&self, key: u64, source: &str, defines: &[&str]) -> Result<Vec<u8>, EngineError> {
         let ready = locked(&self.ready).remove(&key);
         ready.map_or_else(|| nvrtc::cubin(source, defines, &self.arch), Ok)
     }
 
-    /// Compiles a kernel that may be asked for later. One that cannot be compiled is reported by who asks for it.
+    /// Compiles a kernel that may be asked for later. One that cannot be compiled is reported by
+    /// who asks for it.
     pub(super) fn make_ready(&self, source: &str, defines: &[&str]) {
         let key = nvrtc::digest(&(source, defines));
         let known =
@@ -277,7 +280,8 @@ impl Gpu {
         }
     }
 
-    /// One capture: how `work` ended, and the graph. Both fail where something else ended the capture.
+    /// One capture: how `work` ended, and the graph. Both fail where something else ended the
+    /// capture.
     fn try_capture(
         &self,
         work: impl FnOnce() -> Result<(), EngineError>,
@@ -328,8 +332,8 @@ impl Gpu {
             block_dim: (threads, 1, 1),
             shared_mem_bytes: 0,
         };
-        // SAFETY: callers give the kernel the arguments of its signature and lengths that stay inside
-        // the buffers.
+        // SAFETY: callers give the kernel the arguments of its signature and lengths that stay
+        // inside the buffers.
         unsafe { builder.launch(config) }.named("cuLaunchKernel")?;
         Ok(())
     }
@@ -394,7 +398,8 @@ impl Gpu {
         Ok(copy)
     }
 
-    /// Copies a device buffer to the host beside what is under way on the stream, which must not write it.
+    /// Copies a device buffer to the host beside what is under way on the stream, which must not
+    /// write it.
     pub(crate) fn read_beside<T: DeviceRepr>(
         &self,
         from: &CudaSlice<T>,

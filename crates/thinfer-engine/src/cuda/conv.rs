@@ -1,5 +1,5 @@
-//! Convolutions through cuDNN, or a kernel of our own where that is faster: what to use is measured once and
-//! remembered on disk.
+//! Convolutions through cuDNN, or a kernel of our own where that is faster: what to use is measured
+//! once and remembered on disk.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -28,15 +28,17 @@ const SEARCH: Duration = Duration::from_millis(80);
 const FINALISTS: usize = 3;
 /// Runs of an engine that are timed together.
 const RUNS: usize = 10;
-/// Milliseconds that a single run may seem to take longer than it does, because it is not in a graph.
+/// Milliseconds that a single run may seem to take longer than it does, because it is not in a
+/// graph.
 const LAUNCH: f32 = 0.01;
 /// How much slower than the best one an engine may be in a single run before it is given up.
 const SLOW: f32 = 1.5;
-/// Multiply-adds below which launching takes longer than computing, and engines that are measured then.
+/// Multiply-adds below which launching takes longer than computing, and engines that are measured
+/// then.
 const SMALL: usize = 50_000_000;
 const FEW: usize = 8;
-/// Engines that are measured in haste, and beside kernels of our own where one side has at most so many channels:
-/// there the library's are mostly slower.
+/// Engines that are measured in haste, and beside kernels of our own where one side has at most so
+/// many channels: there the library's are mostly slower.
 const HASTY: usize = 3;
 const FEW_CHANNELS: usize = 128;
 /// Random numbers that fill the buffers, again and again.
@@ -50,7 +52,8 @@ static MEASURING: Mutex<()> = Mutex::new(());
 pub(crate) struct Problem {
     pub(crate) direction: Direction,
     pub(crate) geometry: Geometry,
-    /// Input channels that the weights have in the flat buffers. The filter has more where it is padded.
+    /// Input channels that the weights have in the flat buffers. The filter has more where it is
+    /// padded.
     pub(crate) stored: usize,
     pub(crate) precision: Precision,
     pub(crate) deterministic: bool,
@@ -122,8 +125,8 @@ impl Chosen {
         }
     }
 
-    /// Puts it on the stream, or on the second one, for input, filter, output and workspace `at` these
-    /// addresses.
+    /// Puts it on the stream, or on the second one, for input, filter, output and workspace `at`
+    /// these addresses.
     pub(crate) fn run(
         &self,
         gpu: &Gpu,

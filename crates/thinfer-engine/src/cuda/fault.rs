@@ -12,8 +12,8 @@ impl Gpu {
         *locked(&self.launched) = what;
     }
 
-    /// The error as it is, or what the GPU was given last where that made it fault: the call that notices a fault is
-    /// not the one that made it.
+    /// The error as it is, or what the GPU was given last where that made it fault: the call that
+    /// notices a fault is not the one that made it.
     pub(super) fn explain(&self, error: EngineError) -> EngineError {
         match self.stream.synchronize() {
             Err(DriverError(code)) if is_fault(code) => {

@@ -31,7 +31,8 @@ pub(crate) struct Join {
 pub(crate) struct Norm {
     /// The batch norm.
     pub(crate) node: usize,
-    /// The node that puts it to the last channels of the sum, of which the others are the other side alone.
+    /// The node that puts it to the last channels of the sum, of which the others are the other
+    /// side alone.
     pub(crate) spread: Option<usize>,
     pub(crate) other: Other,
     pub(crate) relu: bool,
@@ -75,8 +76,8 @@ pub(crate) fn readers(network: &Network) -> Vec<Vec<usize>> {
     readers
 }
 
-/// The units of a network in an order in which they can run. `whole`: whether a norm of so many channels sums and
-/// passes in one kernel.
+/// The units of a network in an order in which they can run. `whole`: whether a norm of so many
+/// channels sums and passes in one kernel.
 pub(crate) fn units(network: &Network, whole: impl Fn(usize) -> bool) -> Vec<Unit> {
     let nodes = network.nodes();
     let readers = readers(network);
@@ -85,7 +86,8 @@ pub(crate) fn units(network: &Network, whole: impl Fn(usize) -> bool) -> Vec<Uni
         [reader] => Some(reader),
         _ => None,
     };
-    // Whether a node puts channels side by side into a sum, from this one on. Kernels read eight channels at once.
+    // Whether a node puts channels side by side into a sum, from this one on. Kernels read eight
+    // channels at once.
     let is_part = |at: usize, from: usize| {
         let Op::Spread { channels } = &nodes[at].op else { return false };
         let beside = channels.iter().zip(from..).all(|(to, at)| at == *to as usize);
@@ -96,7 +98,8 @@ pub(crate) fn units(network: &Network, whole: impl Fn(usize) -> bool) -> Vec<Uni
         let Op::Spread { channels } = &nodes[*at].op else { return false };
         is_part(*at, nodes[*at].shape.channels - channels.len())
     };
-    // Whether a node puts a norm that nothing else reads to the last channels of a sum: that norm makes the sum.
+    // Whether a node puts a norm that nothing else reads to the last channels of a sum: that norm
+    // makes the sum.
     let is_last_norm = |at: usize| {
         let of = |norm: &NodeId| is_norm(norm.0) && only_reader(norm.0) == Some(at);
         is_last(&at) && nodes[at].inputs.first().is_some_and(of)

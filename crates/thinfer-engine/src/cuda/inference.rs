@@ -47,8 +47,8 @@ enum Captured {
     Graph(Places, CudaGraph),
 }
 
-// SAFETY: any thread may launch and free a CUDA graph as long as it is one at a time, which `&mut` and ownership
-// see to; the bindings make the context current before a launch.
+// SAFETY: any thread may launch and free a CUDA graph as long as it is one at a time, which `&mut`
+// and ownership see to; the bindings make the context current before a launch.
 unsafe impl Send for Captured {}
 
 struct Own {
@@ -167,8 +167,8 @@ impl Inference {
         self.run(session.weights_at(), rows)
     }
 
-    /// Puts the work for all rows, with the weights that a session trains, on the device and does not wait for it:
-    /// [`Inference::finish`] does.
+    /// Puts the work for all rows, with the weights that a session trains, on the device and does
+    /// not wait for it: [`Inference::finish`] does.
     pub fn start_in(&mut self, session: &Session) -> Result<(), EngineError> {
         self.start(session.weights_at(), 0..self.rows)
     }

@@ -16,9 +16,9 @@ const NARROW: usize = 4;
 /// Threads of a block that sums rows and waits for others, as its kernels are compiled: few large
 /// blocks leave few partial sums.
 const WHOLE_THREADS: u32 = 512;
-/// Groups of eight channels in a tile of such a block. A line of the cache at least, because memory is
-/// slow where several blocks share one; not many more, because every block reads the partial sums of
-/// all blocks that share its channels.
+/// Groups of eight channels in a tile of such a block. A line of the cache at least, because memory
+/// is slow where several blocks share one; not many more, because every block reads the partial
+/// sums of all blocks that share its channels.
 const LINE: usize = 8;
 const WIDEST_WHOLE: usize = 20;
 /// Blocks that share channels, at most; the kernels have room for this many.

@@ -166,8 +166,8 @@ impl Lower<'_> {
         self.len(node) * self.options.precision.bytes()
     }
 
-    /// Whether a node's value is f32 in every precision: the output where it is a linear layer, with
-    /// the random scales behind it.
+    /// Whether a node's value is f32 in every precision: the output where it is a linear layer,
+    /// with the random scales behind it.
     pub(super) fn is_wide(&self, at: usize) -> bool {
         let (nodes, out) = (self.network.nodes(), self.network.output().0);
         let linear = |at: usize| matches!(nodes[at].op, Op::Linear { .. });
@@ -225,8 +225,8 @@ impl Lower<'_> {
         tile.step(source::NORM, entry, self.defines(tile.vector, more), args)
     }
 
-    /// A kernel that sums over the rows of `node` and then goes over them again. `args` end with rows,
-    /// channels and width. `None` where the tensor does not fit such a kernel.
+    /// A kernel that sums over the rows of `node` and then goes over them again. `args` end with
+    /// rows, channels and width. `None` where the tensor does not fit such a kernel.
     pub(super) fn whole(
         &mut self,
         node: usize,
@@ -378,9 +378,8 @@ impl Lower<'_> {
         self.both(step);
     }
 
-    /// The table of a [`Op::Select`], [`Op::Pick`] or [`Op::Spread`]: for each channel written, the one
-    /// to read.
-    /// `back`: of the way back, which reads what the way forward writes.
+    /// The table of a [`Op::Select`], [`Op::Pick`] or [`Op::Spread`]: for each channel written, the
+    /// one to read. `back`: of the way back, which reads what the way forward writes.
     pub(super) fn channel_map(&mut self, at: usize, back: bool) -> Place {
         let node = &self.network.nodes()[at];
         let list = node.list();
@@ -421,8 +420,8 @@ impl Lower<'_> {
         self.by_channel("choose", &[], (to, widths), [x, y, map].map(Arg::At).to_vec())
     }
 
-    /// A kernel over the values of node `to`, so many channels at a time, that reads so many of another
-    /// node.
+    /// A kernel over the values of node `to`, so many channels at a time, that reads so many of
+    /// another node.
     pub(super) fn by_channel(
         &self,
         entry: &'static str,

@@ -73,8 +73,8 @@ fn residual(height: usize, width: usize, channels: usize, more: usize) -> Built 
     classify(b, h, 10)
 }
 
-/// The classes read every pixel: from a mean over the pixels of a single row, nothing would come back
-/// through a batch norm whose units are all on or all off.
+/// The classes read every pixel: from a mean over the pixels of a single row, nothing would come
+/// back through a batch norm whose units are all on or all off.
 fn residual_without_mean(height: usize, width: usize, channels: usize, more: usize) -> Built {
     let mut b = image(height, width, 3);
     let h = residual_blocks(&mut b, channels, more)?;
@@ -166,6 +166,20 @@ fn lenet() -> Built {
     b.finish(out, Loss::cross_entropy())
 }
 
+/// Means of windows that overlap and are padded, of windows that tile the image, and of both in
+/// one.
+fn averages(channels: usize) -> Built {
+    let mut b = image(11, 8, 3);
+    let h = b.average_pool(b.input(), Window { size: [3, 2], stride: [2, 1], padding: [1, 1] })?;
+    let h = b.conv2d("conv1", h, channels, Window::square(3, 1, 1))?;
+    let h = b.tanh(h)?;
+    let s = b.average_pool(h, Window::square(3, 1, 1))?;
+    let h = b.add(h, s)?;
+    let h = b.average_pool(h, Window::square(2, 2, 0))?;
+    let out = b.linear("fc", h, 5)?;
+    b.finish(out, Loss::cross_entropy())
+}
+
 fn mlp(inputs: usize, widths: &[usize], outputs: usize, loss: Loss) -> Built {
     let mut b = NetworkBuilder::new(inputs);
     let mut h = b.input();
@@ -194,8 +208,8 @@ fn odd_graph() -> Built {
     b.finish(out, Loss::gaussian_learned(0.7))
 }
 
-/// Blocks that read some channels of a stream and add to others, as shrunk networks have them: with a
-/// ReLU after the sum, without one, and one whose channels meet a projected shortcut.
+/// Blocks that read some channels of a stream and add to others, as shrunk networks have them: with
+/// a ReLU after the sum, without one, and one whose channels meet a projected shortcut.
 fn indexed(stream: usize, part: usize) -> Built {
     let every = |step: u32| (0..part as u32).map(move |c| c * step).collect::<Vec<u32>>();
     let mut b = image(8, 6, 3);
@@ -219,8 +233,8 @@ fn indexed(stream: usize, part: usize) -> Built {
     classify(b, h, 5)
 }
 
-/// A residual stream that gets wider from block to block, as shrunk networks have it: what a block adds to has
-/// its first channels. The last sum has no ReLU.
+/// A residual stream that gets wider from block to block, as shrunk networks have it: what a block
+/// adds to has its first channels. The last sum has no ReLU.
 fn growing(widths: [usize; 3]) -> Built {
     let mut b = image(8, 6, 3);
     let h = b.conv2d("conv1", b.input(), widths[0], Window::square(3, 1, 1))?;
@@ -241,7 +255,8 @@ fn growing(widths: [usize; 3]) -> Built {
     classify(b, from, 5)
 }
 
-/// A block's branch, through so many channels and by this stride, put to the last channels of so many.
+/// A block's branch, through so many channels and by this stride, put to the last channels of so
+/// many.
 fn last_channels(
     b: &mut NetworkBuilder,
     block: usize,
@@ -257,8 +272,9 @@ fn last_channels(
     b.spread(h, ((width - adds) as u32..width as u32).collect(), width)
 }
 
-/// A residual stream of which blocks add to the last channels alone, as shrunk networks have it: the first to some that
-/// are there, the second to some of those and to new ones. The last sum has no ReLU.
+/// A residual stream of which blocks add to the last channels alone, as shrunk networks have it:
+/// the first to some that are there, the second to some of those and to new ones. The last sum has
+/// no ReLU.
 fn adding_last(width: usize, adds: usize, more: usize) -> Built {
     let mut b = image(8, 6, 3);
     let h = b.conv2d("conv1", b.input(), width, Window::square(3, 1, 1))?;
@@ -278,8 +294,8 @@ fn adding_last(width: usize, adds: usize, more: usize) -> Built {
     classify(b, from, 5)
 }
 
-/// Blocks of stride 2 that add to the last channels of what their shortcuts give; the shortcut of the second comes
-/// before its other layers.
+/// Blocks of stride 2 that add to the last channels of what their shortcuts give; the shortcut of
+/// the second comes before its other layers.
 fn adding_last_to_shortcuts(width: usize, adds: usize) -> Built {
     let mut b = image(16, 8, 3);
     let h = b.conv2d("conv1", b.input(), 16, Window::square(3, 1, 1))?;
@@ -319,7 +335,8 @@ fn picked(places: usize) -> Built {
     b.finish(out, Loss::cross_entropy())
 }
 
-/// Norms, sums and both shortcuts without a kink, so that low precision can be held to its rounding.
+/// Norms, sums and both shortcuts without a kink, so that low precision can be held to its
+/// rounding.
 fn smooth() -> Built {
     let mut b = image(8, 8, 3);
     let h = b.conv2d("conv1", b.input(), 16, Window::square(3, 1, 1))?;
@@ -406,6 +423,8 @@ pub(crate) fn cases() -> Result<Vec<Case>, EngineError> {
         ("residual network of one row", residual_without_mean(9, 9, 16, 16)?, 1),
         ("wide residual network", wide_residual()?, 16),
         ("bottleneck and max pool", bottleneck()?, 16),
+        ("means of windows", averages(16)?, 8),
+        ("means of windows of odd channels", averages(7)?, 3),
         ("sums, lone norms, open end", odd_graph()?, 12),
         ("channels by lists", indexed(24, 8)?, 16),
         ("odd channels by lists", indexed(17, 5)?, 7),

@@ -1,5 +1,5 @@
-//! Batch norms on the way forward: statistics and one pass with everything fused into it, in one kernel
-//! where the tensor fits it.
+//! Batch norms on the way forward: statistics and one pass with everything fused into it, in one
+//! kernel where the tensor fits it.
 
 use super::fuse::{Norm, Other};
 use super::launch::Which;
@@ -120,7 +120,8 @@ impl Lower<'_> {
         self.program.training.push(step);
     }
 
-    /// What the statistics of a norm read and write. `sums`: its input is a sum that is made on the way.
+    /// What the statistics of a norm read and write. `sums`: its input is a sum that is made on the
+    /// way.
     fn norm_reads(&self, norm: usize, sums: bool) -> Option<Reads> {
         let node = &self.network.nodes()[norm];
         let Op::BatchNorm { scale, shift, mean, variance, momentum, eps } = node.op else {

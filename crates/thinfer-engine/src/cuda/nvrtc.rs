@@ -178,7 +178,8 @@ pub(crate) fn cubin(source: &str, defines: &[&str], arch: &str) -> Result<Vec<u8
     Ok(bytes)
 }
 
-/// Writes beside the file and renames, so that a reader never sees half of it. Several threads may write the same file.
+/// Writes beside the file and renames, so that a reader never sees half of it. Several threads may
+/// write the same file.
 pub(crate) fn store(file: &std::path::Path, bytes: &[u8]) {
     static WRITERS: AtomicUsize = AtomicUsize::new(0);
     let Some(folder) = file.parent() else { return };
@@ -229,7 +230,8 @@ mod tests {
         }
     }
 
-    /// A kernel may be compiled by two threads at once; the file of one was renamed while the other wrote it.
+    /// A kernel may be compiled by two threads at once; the file of one was renamed while the other
+    /// wrote it.
     #[test]
     fn threads_that_write_the_same_file_leave_a_whole_one() {
         let folder = std::env::temp_dir().join(format!("thinfer-store-{}", std::process::id()));

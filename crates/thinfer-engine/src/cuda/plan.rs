@@ -78,8 +78,8 @@ pub struct CudaPlan {
     random: bool,
 }
 
-/// Multiply-adds from which on a filter gradient fills the GPU by itself. Beside other work it would
-/// only make that slower.
+/// Multiply-adds from which on a filter gradient fills the GPU by itself. Beside other work it
+/// would only make that slower.
 const FILLS_THE_GPU: usize = 10_000_000_000;
 
 /// A step with its kernel or library plan.
@@ -407,7 +407,8 @@ struct Binder<'a> {
     filters: usize,
     /// Filter gradients that run beside the main stream, not as plain kernels on it.
     really_beside: BTreeSet<usize>,
-    /// Filter gradients that are written into the flat gradient, so that nothing has to be moved there.
+    /// Filter gradients that are written into the flat gradient, so that nothing has to be moved
+    /// there.
     flat: BTreeSet<usize>,
 }
 
@@ -593,8 +594,8 @@ fn memory_plan(network: &Network, options: &PlanOptions, program: &Program) -> M
 
 /// Stops with the memory plan and the largest batch that fits where this one does not.
 ///
-/// `state` bytes of a method belong to the plan, and `held` bytes of it are allocated already. `rest` says
-/// which smaller batch is planned besides a batch; 0 for none.
+/// `state` bytes of a method belong to the plan, and `held` bytes of it are allocated already.
+/// `rest` says which smaller batch is planned besides a batch; 0 for none.
 pub(super) fn check_memory(
     gpu: &Gpu,
     network: &Network,

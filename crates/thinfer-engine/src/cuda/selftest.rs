@@ -57,13 +57,13 @@ fn limit(precision: Precision) -> f64 {
     }
 }
 
-/// Gradients of a network with kinks may differ by `limit` and this many times what rounding noise on its
-/// weights and inputs does to them on the CPU alone.
+/// Gradients of a network with kinks may differ by `limit` and this many times what rounding noise
+/// on its weights and inputs does to them on the CPU alone.
 ///
 /// A value that rounding moves over the kink of a ReLU, or past its neighbour in a maximum, moves
-/// its whole gradient, so no fixed limit is right for all networks. The measured noise is one rounding of
-/// weights and inputs. tf32 rounds the operands of every product, and bf16 all that goes from layer to layer,
-/// on the way back as well.
+/// its whole gradient, so no fixed limit is right for all networks. The measured noise is one
+/// rounding of weights and inputs. tf32 rounds the operands of every product, and bf16 all that
+/// goes from layer to layer, on the way back as well.
 fn roundings(precision: Precision) -> f64 {
     match precision {
         Precision::F32 | Precision::Tf32 => 3.0,
@@ -71,9 +71,9 @@ fn roundings(precision: Precision) -> f64 {
     }
 }
 
-/// The largest limit that a gradient gets, as a part of its own length: a gradient that is wrong in a part
-/// of a tensor must not pass. With values away from kinks, `roundings` move that of any weight tensor
-/// by less, and most by far less; a test holds them to that.
+/// The largest limit that a gradient gets, as a part of its own length: a gradient that is wrong in
+/// a part of a tensor must not pass. With values away from kinks, `roundings` move that of any
+/// weight tensor by less, and most by far less; a test holds them to that.
 fn cap(precision: Precision) -> f64 {
     match precision {
         Precision::F32 => 1e-3,
@@ -91,13 +91,13 @@ pub(super) use self::draws::KERNELS;
 pub enum Extent {
     /// Everything.
     Whole,
-    /// Every kernel of ours, for memory checkers: no engines of the libraries are measured, no precision that differs in
-    /// the libraries alone, and no limits that take the CPU long to find.
+    /// Every kernel of ours, for memory checkers: no engines of the libraries are measured, no
+    /// precision that differs in the libraries alone, and no limits that take the CPU long to find.
     Quick,
 }
 
-/// Compares the noise, every operation and whole networks with the CPU, in every precision. `wanted`
-/// hears the name of every part and says whether it runs.
+/// Compares the noise, every operation and whole networks with the CPU, in every precision.
+/// `wanted` hears the name of every part and says whether it runs.
 pub fn selftest(
     gpu: &Arc<Gpu>,
     extent: Extent,
@@ -130,7 +130,8 @@ pub fn selftest(
     Ok(checks)
 }
 
-/// Whether every kernel of the engine that this GPU can run has run, and these besides; those that have not are named.
+/// Whether every kernel of the engine that this GPU can run has run, and these besides; those that
+/// have not are named.
 pub fn kernels_that_ran(gpu: &Gpu, besides: &[Kernel]) -> Check {
     let hopper: &[&str] = if gpu.is_hopper() { &source::HOPPER } else { &[] };
     let session = super::session::KERNELS.map(|kernel| kernel.source);
@@ -220,8 +221,8 @@ fn apart(got: &[f32], expected: &[f32]) -> f64 {
     norm(got.iter().zip(expected).map(|(a, b)| f64::from(a - b)))
 }
 
-/// Half a unit in the last place of bf16 and of tf32. In f32 operands are not rounded, but sums are, in
-/// another order on each device: two units.
+/// Half a unit in the last place of bf16 and of tf32. In f32 operands are not rounded, but sums
+/// are, in another order on each device: two units.
 fn rounding(precision: Precision) -> f32 {
     match precision {
         Precision::F32 => 2f32.powi(-22),
@@ -230,8 +231,8 @@ fn rounding(precision: Precision) -> f32 {
     }
 }
 
-/// How far noise of this relative size on weights and inputs moves the gradient of each trained tensor on
-/// the CPU: the norm of the difference, the largest of some draws.
+/// How far noise of this relative size on weights and inputs moves the gradient of each trained
+/// tensor on the CPU: the norm of the difference, the largest of some draws.
 fn sensitivity(
     case: &Case,
     setting: &Setting,
@@ -260,7 +261,8 @@ fn sensitivity(
     Ok(most)
 }
 
-/// How the gradient of one tensor is held away from kinks: what its difference is divided by, and to what.
+/// How the gradient of one tensor is held away from kinks: what its difference is divided by, and
+/// to what.
 #[derive(Clone, Copy, Debug)]
 struct Hold {
     scale: f64,
@@ -268,11 +270,11 @@ struct Hold {
 }
 
 impl Hold {
-    /// `noise` is how far one rounding moves the gradient, `norm` its length and `floor` what a length
-    /// counts as at least.
+    /// `noise` is how far one rounding moves the gradient, `norm` its length and `floor` what a
+    /// length counts as at least.
     ///
-    /// A gradient that is mostly rounding, as that of a shift in front of a batch norm, is measured as a
-    /// part of that noise, so that no limit is above the cap.
+    /// A gradient that is mostly rounding, as that of a shift in front of a batch norm, is measured
+    /// as a part of that noise, so that no limit is above the cap.
     fn new(noise: f64, norm: f64, floor: f64, precision: Precision) -> Self {
         let allowed = roundings(precision) * noise;
         let scale = norm.max(floor).max(allowed / cap(precision)).max(f64::MIN_POSITIVE);
@@ -292,9 +294,9 @@ fn holds(
     let hold = |(param, noise): (&Param, f64)| {
         let gradient = &expected.gradient[param.range()];
         let norm = norm(gradient.iter().map(|g| f64::from(*g)));
-        // Gradients of scales, shifts and biases are sums over all pixels, and where a batch norm follows they
-        // all but cancel. Low precision rounds what is summed, so it cannot give the little that is left; f32,
-        // where the same kernels add in the same order, is held to it.
+        // Gradients of scales, shifts and biases are sums over all pixels, and where a batch norm
+        // follows they all but cancel. Low precision rounds what is summed, so it cannot give the
+        // little that is left; f32, where the same kernels add in the same order, is held to it.
         let sums = precision != Precision::F32 && !param.role.is_weight();
         let floor = if sums { floor } else { 1e-2 * floor };
         Hold::new(noise, norm, floor * (param.len() as f64).sqrt(), precision)

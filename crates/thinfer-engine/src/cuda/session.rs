@@ -155,8 +155,8 @@ impl Session {
         Ok(session)
     }
 
-    /// Plans the full batch and the smaller one at the end of an epoch. All other buffers are allocated
-    /// by now, so what is free is what the plans may take.
+    /// Plans the full batch and the smaller one at the end of an epoch. All other buffers are
+    /// allocated by now, so what is free is what the plans may take.
     fn plan_stages(
         &mut self,
         network: &Network,
@@ -227,8 +227,8 @@ impl Session {
         self.gpu.wait()
     }
 
-    /// Copies weights, state and statistics back, beside work that only reads them: steps are over when they have been
-    /// run. Marks do not change on the device.
+    /// Copies weights, state and statistics back, beside work that only reads them: steps are over
+    /// when they have been run. Marks do not change on the device.
     pub fn pull(&self, arena: &mut Arena) -> Result<(), EngineError> {
         self.pull_weights(arena)?;
         self.pull_state(arena)
@@ -285,8 +285,8 @@ impl Session {
         self.low.as_ref().map(|low| self.gpu.download(low)).transpose()
     }
 
-    /// Does the steps `first ..` of an epoch. `order` has all rows of it; `key` is that of the crops
-    /// and mirrorings. The host waits once, at the end.
+    /// Does the steps `first ..` of an epoch. `order` has all rows of it; `key` is that of the
+    /// crops and mirrorings. The host waits once, at the end.
     pub fn run(
         &mut self,
         order: &[u32],
@@ -537,7 +537,8 @@ impl Session {
         let plan = &mut self.stages[0].plan;
         let forward = super::bench::replay(&gpu, || plan.training_forward(&io))?;
         let backward = super::bench::replay(&gpu, || plan.backward(&io))?;
-        // All steps read the same rows here, and counters of their own move on; the work is the same.
+        // All steps read the same rows here, and counters of their own move on; the work is the
+        // same.
         let counters = gpu.zeros::<u32>(2)?;
         let advance = gpu.function(ADVANCE.source, ADVANCE.entry, ADVANCE.defines)?;
         let whole = super::bench::replay(&gpu, || {

@@ -89,10 +89,11 @@ pub(crate) enum Step {
     Kernel(Launch),
     /// A convolution pass over input, filter and output.
     Conv(Problem, [Place; 3]),
-    /// A filter gradient over the same, and where it lies in the flat gradient: a kernel of our own writes it there.
+    /// A filter gradient over the same, and where it lies in the flat gradient: a kernel of our own
+    /// writes it there.
     Filter(Problem, [Place; 3], Place),
-    /// Moves the filter gradient with this number into the flat gradient, where that runs. Left out where a kernel
-    /// of our own has written it there.
+    /// Moves the filter gradient with this number into the flat gradient, where that runs. Left out
+    /// where a kernel of our own has written it there.
     Beside(usize, Launch),
     /// Waits for the filter gradient with this number. Filter gradients run beside the main stream,
     /// since nothing on the way back reads them.

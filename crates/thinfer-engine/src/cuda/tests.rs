@@ -46,8 +46,8 @@ fn a_residual_network_runs_in_few_launches() {
     // Nothing is added by a kernel of its own.
     assert_eq!(count("sum_two"), 0);
     assert_eq!(count("curve_forward") + count("curve_backward"), 0);
-    // Each filter gradient is widened beside the main stream, unless a kernel of our own makes it, and the main
-    // stream waits for the last at the end.
+    // Each filter gradient is widened beside the main stream, unless a kernel of our own makes it,
+    // and the main stream waits for the last at the end.
     assert_eq!(count("unpack_gradients"), 8);
     assert!(matches!(program.training.last(), Some(Step::Join(7))));
 }
@@ -60,8 +60,8 @@ fn a_wide_residual_network_makes_its_sums_in_the_norms() {
     assert_eq!(entries(&program.inference).iter().filter(|e| **e == "sum_two").count(), 3);
 }
 
-/// Kernels of training and of inference that are compiled with a define; there are no copies of channels and no sums
-/// besides.
+/// Kernels of training and of inference that are compiled with a define; there are no copies of
+/// channels and no sums besides.
 fn compiled_with(case: &str, define: &str) -> (usize, usize) {
     let program = lowered(case, true);
     let count = |steps: &[Step]| {
@@ -112,8 +112,8 @@ fn the_way_back_leaves_out_what_is_held() {
     // Forward 8; of filters layer2.0.conv2 and layer2.1.conv2; through layer2.1.conv1 and .conv2.
     assert_eq!(count(frozen, "conv"), 8 + 2 + 2);
     assert_eq!(count(frozen, "unpack_gradients"), 2);
-    // Of the norms the last of layer2.0 and both of layer2.1; the first of them passes nothing on to
-    // what is held on both of its sides.
+    // Of the norms the last of layer2.0 and both of layer2.1; the first of them passes nothing on
+    // to what is held on both of its sides.
     assert_eq!(count(frozen, "norm_backward") + count(frozen, "norm_reduce"), 3);
     // Forward, one filter; fc3 and fc1 are trained, and data goes through fc3 and fc2.
     assert_eq!(count("lenet with a frozen front", "conv"), 2);
@@ -160,7 +160,8 @@ fn places_are_inside_their_buffers() {
     }
 }
 
-/// A filter gradient names its weights in the flat gradient, and is moved there where a library makes it elsewhere.
+/// A filter gradient names its weights in the flat gradient, and is moved there where a library
+/// makes it elsewhere.
 #[test]
 fn filter_gradients_reach_the_flat_gradient() {
     for case in cases().unwrap() {

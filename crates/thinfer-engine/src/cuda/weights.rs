@@ -56,7 +56,8 @@ impl Lower<'_> {
     }
 
     /// Whether a convolution reads its input window by window: of few channels, tensor cores would
-    /// multiply mostly zeros. In f32 the zeros are fewer, and often no tensor cores are used at all.
+    /// multiply mostly zeros. In f32 the zeros are fewer, and often no tensor cores are used at
+    /// all.
     pub(super) fn unfolds(&self, weight: usize, from: usize) -> bool {
         let shape = &self.network.params()[weight].shape;
         let taps = shape[1] * shape[2];

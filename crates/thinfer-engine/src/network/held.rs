@@ -8,7 +8,8 @@ use crate::param::Param;
 pub(super) struct Wanted {
     /// By parameter: whether it is trained.
     params: Vec<bool>,
-    /// By node: whether the slope of the loss with respect to its value leads to a trained parameter.
+    /// By node: whether the slope of the loss with respect to its value leads to a trained
+    /// parameter.
     nodes: Vec<bool>,
 }
 
@@ -24,9 +25,10 @@ impl Wanted {
 }
 
 impl Network {
-    /// The same network with the parameters that `held` names fixed. Plans for it compute no gradient
-    /// of theirs, and nothing at all of the way back through nodes that no trained parameter stands at
-    /// or in front of. What a gradient has at the places of held parameters means nothing.
+    /// The same network with the parameters that `held` names fixed. Plans for it compute no
+    /// gradient of theirs, and nothing at all of the way back through nodes that no trained
+    /// parameter stands at or in front of. What a gradient has at the places of held parameters
+    /// means nothing.
     ///
     /// A file of the network does not say what is held.
     #[must_use]
@@ -40,8 +42,8 @@ impl Network {
         self.wanted.params[param]
     }
 
-    /// Whether the way back has anything to do at a node: its parameters or those in front of it are
-    /// trained.
+    /// Whether the way back has anything to do at a node: its parameters or those in front of it
+    /// are trained.
     pub fn wants_slope(&self, node: NodeId) -> bool {
         self.wanted.nodes[node.0]
     }

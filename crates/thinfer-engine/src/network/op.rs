@@ -55,6 +55,11 @@ pub enum Op {
         /// The window.
         window: Window,
     },
+    /// The mean of each window, by channel; zeros of the padding count.
+    AveragePool {
+        /// The window.
+        window: Window,
+    },
     /// The mean over all pixels, by channel.
     GlobalAveragePool,
     /// `y = max(x, 0)`.
@@ -68,8 +73,8 @@ pub enum Op {
         /// Which, each at most once.
         channels: Vec<u32>,
     },
-    /// Some numbers of an image as a plain vector: number j of the output is number `places[j]` of the
-    /// input, counted row by row, pixel by pixel, channels last.
+    /// Some numbers of an image as a plain vector: number j of the output is number `places[j]` of
+    /// the input, counted row by row, pixel by pixel, channels last.
     Pick {
         /// Which, each at most once.
         places: Vec<u32>,
@@ -80,8 +85,8 @@ pub enum Op {
         /// Where each goes, no two to one place.
         channels: Vec<u32>,
     },
-    /// `y = s x + b` by channel, where s = clip(m + softplus(r) z, ±10) is drawn anew for every row,
-    /// channel and pass, from the location m and the pre-scale r of the row's member.
+    /// `y = s x + b` by channel, where s = clip(m + softplus(r) z, ±10) is drawn anew for every
+    /// row, channel and pass, from the location m and the pre-scale r of the row's member.
     Vary {
         /// m and r, a parameter.
         posterior: usize,
@@ -173,6 +178,7 @@ impl Op {
                 Family::Norm { scale, shift, mean, variance, momentum, eps }
             }
             Op::MaxPool { window } => Family::Pool(Pool::Max(window)),
+            Op::AveragePool { window } => Family::Pool(Pool::Average(window)),
             Op::GlobalAveragePool => Family::Pool(Pool::Whole),
             Op::Relu => Family::Curve(Curve::Relu),
             Op::Tanh => Family::Curve(Curve::Tanh),
@@ -226,7 +232,8 @@ impl Op {
         }
     }
 
-    /// Whether channel c of the result is made of channel c of what the node reads, and of no other.
+    /// Whether channel c of the result is made of channel c of what the node reads, and of no
+    /// other.
     pub fn keeps_channels_apart(&self) -> bool {
         match self.family() {
             Family::Input | Family::Weights { .. } | Family::List(..) => false,
@@ -284,6 +291,11 @@ impl NetworkBuilder {
     /// The largest value of each window.
     pub fn max_pool(&mut self, from: NodeId, window: Window) -> Result<NodeId, EngineError> {
         self.pool(Op::MaxPool { window }, Pool::Max(window), from)
+    }
+
+    /// The mean of each window, in which zeros of the padding count.
+    pub fn average_pool(&mut self, from: NodeId, window: Window) -> Result<NodeId, EngineError> {
+        self.pool(Op::AveragePool { window }, Pool::Average(window), from)
     }
 
     /// The mean over all pixels, a plain vector.

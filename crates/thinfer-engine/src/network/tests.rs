@@ -37,6 +37,7 @@ fn convolutional() -> Network {
     let h = b.relu(h).unwrap();
     let h = b.max_pool(h, Window::square(3, 2, 1)).unwrap();
     let h = b.conv2d_with("conv2", h, 5, Window::square(1, 1, 0), true).unwrap();
+    let h = b.average_pool(h, Window::square(3, 1, 1)).unwrap();
     let h = b.global_average_pool(h).unwrap();
     let out = b.linear("fc", h, 2).unwrap();
     b.finish(out, Loss::cross_entropy()).unwrap()
@@ -50,7 +51,8 @@ fn windows_give_the_shapes_of_pytorch() {
     assert_eq!(sizes[1], [5, 4, 4]);
     assert_eq!(sizes[4], [3, 2, 4]);
     assert_eq!(sizes[5], [3, 2, 5]);
-    assert_eq!(sizes[6], [1, 1, 5]);
+    assert_eq!(sizes[6], [3, 2, 5]);
+    assert_eq!(sizes[7], [1, 1, 5]);
     assert_eq!(network.multiply_adds(), 20 * 4 * 27 + 6 * 5 * 4 + 10);
     assert!(network.couples_rows());
     let stats: Vec<&str> = network.stats().iter().map(|p| p.name.as_str()).collect();
@@ -66,6 +68,8 @@ fn impossible_windows_are_refused_with_the_reason() {
         (Window::square(2, 1, 2), "whole window"),
     ] {
         let error = b.conv2d("conv", NodeId(0), 1, window).unwrap_err().to_string();
+        assert!(error.contains(reason), "{error}");
+        let error = b.average_pool(NodeId(0), window).unwrap_err().to_string();
         assert!(error.contains(reason), "{error}");
         let error = b.max_pool(NodeId(0), window).unwrap_err().to_string();
         assert!(error.contains(reason), "{error}");

@@ -1,5 +1,5 @@
-//! Channels taken out of an image, or put into a wider one, channels last; and numbers taken out of a
-//! whole image, which is then one pixel.
+//! Channels taken out of an image, or put into a wider one, channels last; and numbers taken out of
+//! a whole image, which is then one pixel.
 
 use crate::real::Real;
 

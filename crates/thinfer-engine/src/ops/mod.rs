@@ -5,6 +5,7 @@
 //! it say so.
 
 pub(crate) mod add;
+pub(crate) mod average_pool;
 pub(crate) mod batch_norm;
 pub(crate) mod channels;
 pub(crate) mod conv2d;
@@ -21,6 +22,7 @@ pub(crate) mod vary;
 
 use crate::real::Real;
 use crate::shape::{Shape, Window};
+use average_pool::AveragePool;
 use max_pool::MaxPool;
 
 /// The operations that make one number of a window of each channel.
@@ -28,6 +30,8 @@ use max_pool::MaxPool;
 pub enum Pool {
     /// The largest.
     Max(Window),
+    /// The mean, in which zeros of the padding count.
+    Average(Window),
     /// The mean over all pixels.
     Whole,
 }
@@ -56,22 +60,25 @@ pub(crate) struct Kernels {
 }
 
 /// The source of all kernels of pools.
-pub(crate) const POOL_KERNELS: &str =
-    concat!(include_str!("../cuda/kernels/common.cuh"), include_str!("../cuda/kernels/pool.cu"));
+pub(crate) const POOL_KERNELS: &str = concat!(
+    include_str!("../cuda/kernels/common.cuh"),
+    include_str!("../cuda/kernels/pool.cu"),
+    include_str!("average_pool/average_pool.cu")
+);
 
 impl Pool {
     /// What names of nodes begin with.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Pool::Max(_) => "maxpool",
-            Pool::Whole => "avgpool",
+            Pool::Average(_) | Pool::Whole => "avgpool",
         }
     }
 
     /// The shape it gives, or what is wrong with its window.
     pub(crate) fn shape(self, from: Shape) -> Result<Shape, String> {
         match self {
-            Pool::Max(window) => {
+            Pool::Max(window) | Pool::Average(window) => {
                 let [height, width] = window.over(from)?;
                 Ok(Shape { height, width, ..from })
             }
@@ -83,7 +90,7 @@ impl Pool {
     pub(crate) fn maximum(self) -> Option<Window> {
         match self {
             Pool::Max(window) => Some(window),
-            Pool::Whole => None,
+            Pool::Average(_) | Pool::Whole => None,
         }
     }
 
@@ -91,6 +98,7 @@ impl Pool {
     pub fn onnx(self) -> Onnx {
         match self {
             Pool::Max(window) => Onnx { name: "MaxPool", window: Some(window), integers: &[] },
+            Pool::Average(window) => average_pool::onnx(window),
             Pool::Whole => Onnx { name: "GlobalAveragePool", window: None, integers: &[] },
         }
     }
@@ -103,6 +111,7 @@ impl Pool {
                 keeps: Some(254),
                 window: Some(window),
             },
+            Pool::Average(window) => average_pool::kernels(window),
             Pool::Whole => Kernels {
                 forward: "mean_forward",
                 backward: "mean_backward",
@@ -122,6 +131,7 @@ impl Pool {
     ) {
         match self {
             Pool::Max(window) => MaxPool { from, to, window }.forward(x, y, places),
+            Pool::Average(window) => AveragePool { from, to, window }.forward(x, y),
             Pool::Whole => global_average_pool::forward(from, x, y),
         }
     }
@@ -146,6 +156,7 @@ impl Pool {
         }
         match self {
             Pool::Max(window) => MaxPool { from, to, window }.backward(places, dy, dx),
+            Pool::Average(window) => AveragePool { from, to, window }.backward(dy, dx),
             Pool::Whole => global_average_pool::backward(from, dy, dx),
         }
     }

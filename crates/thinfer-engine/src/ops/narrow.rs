@@ -1,9 +1,10 @@
-//! The first layer of a network with many inputs and a few hidden units, read straight from the rows
-//! of the data set.
+//! The first layer of a network with many inputs and a few hidden units, read straight from the
+//! rows of the data set.
 //!
 //! A general product copies its factors into panels first. With five outputs that copy costs more
-//! than the product, so here rows are read where they lie, four at a time, and only the small matrix
-//! is rearranged: packed so that the vectors of all outputs for the same inputs lie side by side.
+//! than the product, so here rows are read where they lie, four at a time, and only the small
+//! matrix is rearranged: packed so that the vectors of all outputs for the same inputs lie side by
+//! side.
 
 use pulp::{Arch, Simd, WithSimd};
 
@@ -88,7 +89,8 @@ pub(crate) fn forward(
     dispatch!(Forward { x, packed, bias, y }, outputs);
 }
 
-/// `packed dW += dyᵀ x`, or `packed dW ← dyᵀ x` where it is `fresh`: then what it holds is not read.
+/// `packed dW += dyᵀ x`, or `packed dW ← dyᵀ x` where it is `fresh`: then what it holds is not
+/// read.
 pub(crate) fn weight_gradient(
     x: Rows<'_>,
     dy: &[f32],

@@ -41,8 +41,8 @@ fn bytes_of(lens: &[usize], size: usize) -> u64 {
     lens.iter().map(bytes).fold(0, u64::saturating_add)
 }
 
-/// Networks of linear layers go row by row from input to output, the smallest with rows side by side;
-/// others need all rows to meet at each batch norm.
+/// Networks of linear layers go row by row from input to output, the smallest with rows side by
+/// side; others need all rows to meet at each batch norm.
 enum Exec {
     Turned(turned::Exec<f32>),
     Rows(rows::Exec<f32>),
@@ -102,7 +102,8 @@ impl Plan {
         }
     }
 
-    /// The mean loss over `rows`, once for every member of a mixture, and its gradient in the arena, whose running statistics move too.
+    /// The mean loss over `rows`, once for every member of a mixture, and its gradient in the
+    /// arena, whose running statistics move too.
     pub fn gradient(
         &mut self,
         arena: &mut Arena,

@@ -242,8 +242,8 @@ impl<T: Real> Exec<T> {
         }
         let narrow = self.narrow.as_ref().filter(|narrow| narrow.trained);
         if let (Some(narrow), Some(gradient)) = (narrow, T::singles_mut(gradient)) {
-            // In pieces, because the other threads would fall asleep over the sum; the order in which
-            // lanes are added is the same for every piece.
+            // In pieces, because the other threads would fall asleep over the sum; the order in
+            // which lanes are added is the same for every piece.
             let piece = (first.packed.len() / 4).next_multiple_of(16).max(1024);
             first.packed.par_chunks_mut(piece).enumerate().for_each(|(at, sum)| {
                 let range = at * piece..at * piece + sum.len();

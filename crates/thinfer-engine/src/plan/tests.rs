@@ -36,7 +36,8 @@ fn run(network: &Network, rows: usize) -> (u64, Vec<u32>, Vec<u32>) {
     (loss.to_bits(), bits(arena.gradient()), bits(arena.stats()))
 }
 
-/// An input wide enough for the kernels that read rows in place, and a network for rows side by side.
+/// An input wide enough for the kernels that read rows in place, and a network for rows side by
+/// side.
 fn perceptrons() -> [(Network, usize); 2] {
     [(150, 100), (7, 40)].map(|(inputs, rows)| {
         let mut b = NetworkBuilder::new(inputs);

@@ -162,7 +162,8 @@ impl<T: Real> Exec<T> {
                 #[inline(always)]
                 || {
                     for (to, start) in there.iter_mut().zip(&starts) {
-                        // SAFETY: a row of `columns` numbers begins there, as was just seen of the last one.
+                        // SAFETY: a row of `columns` numbers begins there, as was just seen of the
+                        // last one.
                         *to = T::of_single(unsafe { *inputs.get_unchecked(start + column) });
                     }
                 },

@@ -20,8 +20,8 @@ pub struct Difference {
 }
 
 impl Config {
-    /// Every key whose value is another one in `other`; checkpoint intervals change no result and do
-    /// not count.
+    /// Every key whose value is another one in `other`; checkpoint intervals change no result and
+    /// do not count.
     pub fn differences(&self, other: &Config) -> Result<Vec<Difference>> {
         let (here, there) = (self.settings()?, other.settings()?);
         let keys = here.keys().chain(there.keys().filter(|key| !here.contains_key(*key)));

@@ -226,8 +226,8 @@ impl Config {
         }
     }
 
-    /// Which samples are averaged. Of a table the first half is burn-in and one sample of every cycle is kept; of
-    /// images all are, as the paper does.
+    /// Which samples are averaged. Of a table the first half is burn-in and one sample of every
+    /// cycle is kept; of images all are, as the paper does.
     pub fn sample_rule(&self) -> SampleRule {
         let images = self.data.kind.is_images();
         let burn_in = self.posterior.burn_in.unwrap_or(if images { 0.0 } else { 0.5 });

@@ -9,8 +9,9 @@ use toml::{Table, Value};
 use super::{Config, DataKind};
 
 impl Config {
-    /// What a user should hear before the run: settings that its data has no use for, and schedules that its
-    /// epochs are too few for, as after `--set train.epochs=600` on a file that was written for 3,000.
+    /// What a user should hear before the run: settings that its data has no use for, and schedules
+    /// that its epochs are too few for, as after `--set train.epochs=600` on a file that was
+    /// written for 3,000.
     pub fn notices(&self) -> Vec<String> {
         let epochs = self.train.epochs;
         let mut notices = self.unused();
@@ -49,8 +50,8 @@ impl Config {
         notices
     }
 
-    /// Keys of the data that its kind does not read, where they have another value than when nobody gives them:
-    /// the configuration of a finished run has all of them.
+    /// Keys of the data that its kind does not read, where they have another value than when nobody
+    /// gives them: the configuration of a finished run has all of them.
     fn unused(&self) -> Vec<String> {
         let kind = self.data.kind;
         let word = |text: &str| Value::String(text.to_owned());

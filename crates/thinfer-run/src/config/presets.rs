@@ -18,13 +18,13 @@ pub enum Preset {
     ReferenceCode,
 }
 
-// Deviation: the code uses a spike decay of 0.01 (Examples 1-3). At the temperature 1/N that `exact`
-// really has, a weight in that spike has variance 1/(N wd0) = 0.01 for N = 10,000, so noise alone
-// would carry pruned groups over any useful threshold; and with feedback the gradient of whatever
-// the network misfits, which all correlated inputs share, pushes a pruned weight to g/wd0. 0.5 keeps
-// both far below the threshold.
-// Deviation: neither paper nor code limits the gradient. A warm restart multiplies the step size at
-// once while the weights sit in a minimum that is too sharp for it; see docs/em-mcmc.md.
+// Deviation: the code uses a spike decay of 0.01 (Examples 1-3). At the temperature 1/N that
+// `exact` really has, a weight in that spike has variance 1/(N wd0) = 0.01 for N = 10,000, so noise
+// alone would carry pruned groups over any useful threshold; and with feedback the gradient of
+// whatever the network misfits, which all correlated inputs share, pushes a pruned weight to g/wd0.
+// 0.5 keeps both far below the threshold. Deviation: neither paper nor code limits the gradient. A
+// warm restart multiplies the step size at once while the weights sit in a minimum that is too
+// sharp for it; see docs/em-mcmc.md.
 
 /// Where the presets differ: key, `exact`, `paper`, `reference-code`. `docs/presets.md` shows the
 /// same table, and a test compares the two.
@@ -89,8 +89,8 @@ train.trace = []
 train.checkpoint_seconds = 30.0
 "#;
 
-// The paper's settings for CIFAR (methods 2.4 and 3.3), and λ₁, λ₂, wd₀ and the warm-up of a run that
-// reached 89 % sparsity; the paper does not print its own.
+// The paper's settings for CIFAR (methods 2.4 and 3.3), and λ₁, λ₂, wd₀ and the warm-up of a run
+// that reached 89 % sparsity; the paper does not print its own.
 const IMAGES: &str = r#"
 model.name = "convnet"
 prior.group = "kernel"
@@ -107,8 +107,8 @@ train.batch = 64
 train.precision = "bf16"
 "#;
 
-/// The defaults of a method that differ from those of the preset, where `given` are the settings that
-/// a user gives.
+/// The defaults of a method that differ from those of the preset, where `given` are the settings
+/// that a user gives.
 pub(super) fn method_defaults(
     kind: MethodKind,
     preset: Preset,

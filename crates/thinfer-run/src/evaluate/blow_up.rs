@@ -13,11 +13,12 @@ const FACTOR: f64 = 5.0;
 /// A final loss closer to 0 than this is no yardstick; with learned noise it can be negative.
 const LEAST: f64 = 0.1;
 
-/// Whether a chain blew up, by its `largest` loss after the first tenth of the run and its `last` one.
+/// Whether a chain blew up, by its `largest` loss after the first tenth of the run and its `last`
+/// one.
 ///
-/// It did where one of them is not finite, or where the largest exceeds both five times the last one
-/// and the loss of a guess among `classes` (0 for a regression): back at a guess is forgotten, not
-/// blown up.
+/// It did where one of them is not finite, or where the largest exceeds both five times the last
+/// one and the loss of a guess among `classes` (0 for a regression): back at a guess is forgotten,
+/// not blown up.
 pub fn blew_up(largest: f64, last: f64, classes: usize) -> bool {
     let guess = (classes.max(1) as f64).ln();
     !largest.is_finite()
@@ -32,11 +33,12 @@ impl Behaviour {
     }
 }
 
-/// A training loss so far above that of an untrained network, in nats or in multiples of it, is no posterior's.
+/// A training loss so far above that of an untrained network, in nats or in multiples of it, is no
+/// posterior's.
 const ABOVE_UNTRAINED: f64 = 2.0;
 
-/// The mean training loss of a network that answers 0 to everything, as an untrained one nearly does; `None` without
-/// rows.
+/// The mean training loss of a network that answers 0 to everything, as an untrained one nearly
+/// does; `None` without rows.
 pub fn untrained_loss<T: Copy + Into<f64>>(
     loss: &Loss,
     outputs: usize,
@@ -56,8 +58,9 @@ pub fn untrained_loss<T: Copy + Into<f64>>(
     })
 }
 
-/// The chains that blew up while samples were taken that the rule keeps: their training loss was not finite, or far
-/// above that of an untrained network. Runs of older versions do not know the latter.
+/// The chains that blew up while samples were taken that the rule keeps: their training loss was
+/// not finite, or far above that of an untrained network. Runs of older versions do not know the
+/// latter.
 pub fn blown_up_chains(
     results: &[ChainResult],
     rule: &SampleRule,

@@ -7,7 +7,8 @@ use thinfer_core::metrics;
 use thinfer_core::posterior::SampleRule;
 use thinfer_core::posterior::Snapshot;
 
-/// Chains agree where R̂ is at most this (Gelman et al., *Bayesian Data Analysis*, 3rd ed., section 11.5).
+/// Chains agree where R̂ is at most this (Gelman et al., *Bayesian Data Analysis*, 3rd ed., section
+/// 11.5).
 pub const AGREED: f64 = 1.1;
 /// Test rows whose predictions are compared, at most.
 const ROWS: usize = 100;
@@ -25,7 +26,8 @@ const LEAST_FOR_SIZE: usize = 20;
 pub struct Agreement {
     /// Rank-normalised split R̂: 1 where all halves of chains have one distribution.
     pub r_hat: f64,
-    /// How many independent draws the samples are worth, in the bulk; absent with fewer than twenty samples a chain.
+    /// How many independent draws the samples are worth, in the bulk; absent with fewer than twenty
+    /// samples a chain.
     pub bulk_ess: Option<f64>,
     /// The same in the tails.
     pub tail_ess: Option<f64>,
@@ -59,16 +61,17 @@ pub struct SampleTrace {
     pub log_sigma: Option<Vec<f64>>,
 }
 
-/// Whether chains, or the halves of one chain, agree on the test rows: after the burn-in, not thinned, and without
-/// chains that blew up. A quantity is absent with fewer than four samples a chain, or where it does not vary.
+/// Whether chains, or the halves of one chain, agree on the test rows: after the burn-in, not
+/// thinned, and without chains that blew up. A quantity is absent with fewer than four samples a
+/// chain, or where it does not vary.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Convergence {
     /// Chains that are compared.
     pub chains: usize,
     /// Samples of each of them.
     pub samples: usize,
-    /// Of predictions (the mean, or the probability of the true class): at most 5 % of the test rows have a larger R̂ or a
-    /// smaller effective sample size.
+    /// Of predictions (the mean, or the probability of the true class): at most 5 % of the test
+    /// rows have a larger R̂ or a smaller effective sample size.
     pub predictions: Option<Agreement>,
     /// Of the mean log-likelihood of the test rows.
     pub log_likelihood: Option<Agreement>,

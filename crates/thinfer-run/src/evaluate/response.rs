@@ -1,4 +1,5 @@
-//! How much of the noise of mini-batches a direction of the weights still has when a sample is taken.
+//! How much of the noise of mini-batches a direction of the weights still has when a sample is
+//! taken.
 
 /// Steps before a sample that are looked at, at most.
 pub(super) const MOST_STEPS: u64 = 20_000;
@@ -7,7 +8,8 @@ const FORGOTTEN: f64 = 1e-6;
 
 /// The steps of a sampler up to a sample, and its numbers.
 pub(super) struct Response {
-    /// Step size and factor on the velocity (see `methods::follow`) of each step, the last one first.
+    /// Step size and factor on the velocity (see `methods::follow`) of each step, the last one
+    /// first.
     pub(super) steps: Vec<(f64, f64)>,
     /// N, the rows of an epoch. The last step above is the last of its epoch.
     pub(super) rows: usize,
@@ -22,15 +24,16 @@ pub(super) struct Response {
 }
 
 impl Response {
-    /// The temperature T = λ Var(w) that mini-batches leave in a direction of curvature λ, where the gradients of
-    /// rows have variance 1.
+    /// The temperature T = λ Var(w) that mini-batches leave in a direction of curvature λ, where
+    /// the gradients of rows have variance 1.
     ///
     /// v ← β₁ f v − β₂ l (λ w + n);  w ← w + τ v
     ///
-    /// The noise n of a step reaches the sample with a weight h, found backwards from the sample. The rows of
-    /// an epoch are drawn without replacement: steps of b rows have the variance 1/b − 1/N, any two of them
-    /// the covariance −1/N, and Var(w) is the sum over epochs of Σ h²/b − (Σ h)²/N. Independent noise of
-    /// variance V_b at a constant small step size would give β₂ l τ V_b / (2 (1−β₁)).
+    /// The noise n of a step reaches the sample with a weight h, found backwards from the sample.
+    /// The rows of an epoch are drawn without replacement: steps of b rows have the variance 1/b −
+    /// 1/N, any two of them the covariance −1/N, and Var(w) is the sum over epochs of Σ h²/b − (Σ
+    /// h)²/N. Independent noise of variance V_b at a constant small step size would give β₂ l τ V_b
+    /// / (2 (1−β₁)).
     pub(super) fn temperature(&self, curvature: f64) -> f64 {
         let largest = self.steps.iter().map(|step| step.0).fold(0.0, f64::max);
         // A chain that lives has no curvature beyond its stable steps, whatever an estimate says.
@@ -67,8 +70,8 @@ mod tests {
         Response { steps, rows: 8 * steps_per_epoch, batch: 8, beta1, beta2: 1.0, tau: 0.5 }
     }
 
-    /// With so many steps an epoch that a direction forgets most of one, batches are as good as independent;
-    /// with few the epoch's noise adds up to nothing, and with one there is none.
+    /// With so many steps an epoch that a direction forgets most of one, batches are as good as
+    /// independent; with few the epoch's noise adds up to nothing, and with one there is none.
     #[test]
     fn long_epochs_are_independent_noise_and_short_ones_cancel() {
         for beta1 in [0.1, 0.9] {
@@ -80,7 +83,8 @@ mod tests {
         }
     }
 
-    /// A short last batch is noisier, and the mean of the batches of an epoch is no longer that of its rows.
+    /// A short last batch is noisier, and the mean of the batches of an epoch is no longer that of
+    /// its rows.
     #[test]
     fn a_short_last_batch_adds_heat() {
         let even = constant(0.05, 6, 0.9);

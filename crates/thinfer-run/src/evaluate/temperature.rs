@@ -1,8 +1,9 @@
-//! The temperature of the chains: what their noise injects, what mini-batches add, and whether clipping
-//! leaves it a meaning.
+//! The temperature of the chains: what their noise injects, what mini-batches add, and whether
+//! clipping leaves it a meaning.
 //!
-//! Mini-batch noise is estimated when a run is evaluated, from a few small batches of training rows at
-//! the last sample of a chain. It needs nothing that the run would have to store, and changes no bit of it.
+//! Mini-batch noise is estimated when a run is evaluated, from a few small batches of training rows
+//! at the last sample of a chain. It needs nothing that the run would have to store, and changes no
+//! bit of it.
 
 use serde::Serialize;
 use thinfer_core::methods::follow_sizes;
@@ -46,15 +47,16 @@ pub struct Temperature {
     pub asked_for: f64,
     /// Of the injected noise, averaged over weights and chains.
     pub injected: f64,
-    /// What the noise of mini-batches adds, estimated at the last sample of a chain; 0 with full batches.
+    /// What the noise of mini-batches adds, estimated at the last sample of a chain; 0 with full
+    /// batches.
     pub minibatch: f64,
     /// The sum of both.
     pub total: f64,
     /// The share of the sampling steps whose gradient was clipped. Sampling steps are those of the
     /// records in which a sample was taken.
     pub clipped_sampling_share: f64,
-    /// Whether clipping leaves the numbers above a meaning: not where it acted in more than 1 % of the
-    /// sampling steps.
+    /// Whether clipping leaves the numbers above a meaning: not where it acted in more than 1 % of
+    /// the sampling steps.
     pub valid: bool,
 }
 
@@ -99,7 +101,8 @@ pub(crate) fn temperature(
     }))
 }
 
-/// How the sampler of a configuration answers to noise, up to the end of an epoch of a run on some rows.
+/// How the sampler of a configuration answers to noise, up to the end of an epoch of a run on some
+/// rows.
 fn response(
     config: &Config,
     record: &Record,
@@ -164,8 +167,8 @@ impl Batches {
     }
 }
 
-/// Bytes that the estimate takes for a sample of which nothing is pruned, on images of `image` bytes each once they are
-/// numbers, or on a table where that is absent.
+/// Bytes that the estimate takes for a sample of which nothing is pruned, on images of `image`
+/// bytes each once they are numbers, or on a table where that is absent.
 pub(crate) fn bytes(network: &Network, image: Option<u64>, rows: usize, batch: usize) -> u64 {
     if batch >= rows || rows < 4 {
         return 0;
@@ -181,8 +184,8 @@ pub(crate) fn bytes(network: &Network, image: Option<u64>, rows: usize, batch: u
         .saturating_add(image.unwrap_or(0).saturating_mul(size as u64))
 }
 
-/// The variances of a row's gradient along its principal directions, over the kept weights of a sample, and
-/// how many weights that are. Directions that the few batches do not show have none.
+/// The variances of a row's gradient along its principal directions, over the kept weights of a
+/// sample, and how many weights that are. Directions that the few batches do not show have none.
 ///
 /// At the mode of a likelihood that fits, such a variance is also the curvature of the mean loss.
 fn row_variances(
@@ -229,7 +232,8 @@ fn row_variances(
     Ok((variances.iter().map(positive).collect(), kept.len()))
 }
 
-/// The products of vectors less their mean, each with each. Their eigenvalues are those of the scatter matrix.
+/// The products of vectors less their mean, each with each. Their eigenvalues are those of the
+/// scatter matrix.
 fn centred_products(vectors: &[Vec<f32>]) -> Vec<Vec<f64>> {
     let count = vectors.len();
     let product = |a: &[f32], b: &[f32]| -> f64 {

@@ -75,8 +75,8 @@ impl Small {
     }
 }
 
-/// Survival is counted over all samples of all chains, selection over the last of each chain, and the
-/// prediction is of as many samples of each chain that share its last mask.
+/// Survival is counted over all samples of all chains, selection over the last of each chain, and
+/// the prediction is of as many samples of each chain that share its last mask.
 #[test]
 fn survival_counts_samples_and_selection_chains() {
     let small = Small::new();

@@ -17,8 +17,8 @@ pub struct Quality {
 }
 
 impl Convergence {
-    /// Stands behind the number of samples in a table: whether they are draws from one distribution; nothing where they
-    /// are, and where a method takes no samples.
+    /// Stands behind the number of samples in a table: whether they are draws from one
+    /// distribution; nothing where they are, and where a method takes no samples.
     pub fn label(&self, samples: bool) -> &'static str {
         match self.agreed() {
             _ if !samples => "",
@@ -114,8 +114,8 @@ impl Convergence {
         cycles.iter().filter(has_one).count()
     }
 
-    /// The cycles before the last, from 0, whose averaged samples have a lower mean log-likelihood than the last of their
-    /// chain.
+    /// The cycles before the last, from 0, whose averaged samples have a lower mean log-likelihood
+    /// than the last of their chain.
     fn below_last(&self, cycles: &[Range<usize>]) -> Vec<usize> {
         let is_below = |cycle: &Range<usize>| {
             let differences: Vec<f64> = self

@@ -74,7 +74,8 @@ pub struct ImageScores {
     pub ece: f64,
     /// Expected calibration error, 15 bins that hold equally many images.
     pub ece_equal_mass: f64,
-    /// Calibration error of the probability of each class, 15 bins of equal width, mean over classes.
+    /// Calibration error of the probability of each class, 15 bins of equal width, mean over
+    /// classes.
     pub classwise_ece: f64,
     /// Area under the risk-coverage curve, images ordered by their largest probability.
     pub aurc: f64,

@@ -25,8 +25,8 @@ pub struct Foreign {
 }
 
 /// The images that `text` names: a published set from its folder below `data`, a published set and
-/// where its files are as `SET:PATH`, or a folder of pictures. Of a published set the test images are
-/// taken. All are brought into the shape of the images of `config`'s run.
+/// where its files are as `SET:PATH`, or a folder of pictures. Of a published set the test images
+/// are taken. All are brought into the shape of the images of `config`'s run.
 pub fn foreign_images(text: &str, config: &Config, shape: Shape) -> Result<Foreign> {
     let (name, path) = text.split_once(':').map_or((text, None), |(n, p)| (n, Some(p)));
     let mut notes = Vec::new();

@@ -191,8 +191,8 @@ fn evaluation_bytes(spec: &ChainSpec, chains: usize, work: &Work) -> u64 {
             let Judging { plan, images } = judging_bytes(network, work);
             (0, plan.saturating_add(images))
         }
-        // All samples are copied, those that are averaged once more, and the last of each chain, which are scored one
-        // by one and cut down.
+        // All samples are copied, those that are averaged once more, and the last of each chain,
+        // which are scored one by one and cut down.
         None => {
             let rows = posterior::rows_at_once(work.test_rows);
             let copies = samples_bytes(spec).saturating_mul(2 * chains as u64);

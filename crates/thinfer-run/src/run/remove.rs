@@ -8,7 +8,8 @@ use thinfer_data::{Error, Result};
 /// Files and folders that belong to a run; nothing else in its folder is ever touched.
 const OWN_FILES: [&str; 4] = ["config.toml", "evaluation.json", "history.csv", "report.html"];
 
-/// Whether a file is an export of the run: `posterior`, `small` or `sampleNNN`, in one of the formats.
+/// Whether a file is an export of the run: `posterior`, `small` or `sampleNNN`, in one of the
+/// formats.
 fn is_export(name: &str) -> bool {
     let Some((stem, ending)) = name.split_once('.') else { return false };
     let number = stem.strip_prefix("sample").is_some_and(|number| number.parse::<usize>().is_ok());

@@ -11,8 +11,8 @@ use crate::config::Config;
 /// Keys that a message names before it counts the rest.
 const NAMED: usize = 6;
 
-/// Refuses other settings than the run was started with, by name. Which samples are averaged may change: nothing is
-/// trained again for that.
+/// Refuses other settings than the run was started with, by name. Which samples are averaged may
+/// change: nothing is trained again for that.
 pub(super) fn check_settings(before: &RunInfo, config: &Config, folder: &Path) -> Result<()> {
     let mut differences = config.differences(&before.config)?;
     differences.retain(|difference| !difference.key.starts_with("posterior."));

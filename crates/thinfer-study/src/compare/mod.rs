@@ -1,5 +1,5 @@
-//! Several runs on the same data beside each other: the scores of each, and which of them no other one
-//! beats.
+//! Several runs on the same data beside each other: the scores of each, and which of them no other
+//! one beats.
 //!
 //! Only what runs say of themselves is read, so neither data nor samples have to be there still; a
 //! finished run that was never evaluated is evaluated.

@@ -83,8 +83,8 @@ pub enum Output {
         mean: f64,
         /// Its standard deviation over the training rows.
         sd: f64,
-        /// The standard deviation of its noise, in units of `sd`; null where it was learned, then it
-        /// is e to the tensor `noise.log_sigma`.
+        /// The standard deviation of its noise, in units of `sd`; null where it was learned, then
+        /// it is e to the tensor `noise.log_sigma`.
         noise_sd: Option<f64>,
     },
 }
@@ -148,6 +148,15 @@ pub enum LayerOp {
         /// Pixels on each side that do not count.
         padding: [usize; 2],
     },
+    /// The mean of each window.
+    AveragePool {
+        /// The size of the window.
+        kernel: [usize; 2],
+        /// How far it moves.
+        stride: [usize; 2],
+        /// Zeros on each side, which count.
+        padding: [usize; 2],
+    },
     /// The mean over all pixels.
     GlobalAveragePool,
     /// The positive part.
@@ -161,8 +170,8 @@ pub enum LayerOp {
         /// The list.
         channels: Vec<u32>,
     },
-    /// Number j of the output, a plain vector, is number `places[j]` of the input, counted channel by
-    /// channel.
+    /// Number j of the output, a plain vector, is number `places[j]` of the input, counted channel
+    /// by channel.
     Pick {
         /// The list.
         places: Vec<u32>,
@@ -362,6 +371,10 @@ impl LayerOp {
             LayerOp::MaxPool { kernel, stride, padding } => {
                 Op::MaxPool { window: Window { size: *kernel, stride: *stride, padding: *padding } }
             }
+            LayerOp::AveragePool { kernel, stride, padding } => {
+                let window = Window { size: *kernel, stride: *stride, padding: *padding };
+                Op::AveragePool { window }
+            }
             LayerOp::GlobalAveragePool => Op::GlobalAveragePool,
             LayerOp::Relu => Op::Relu,
             LayerOp::Tanh => Op::Tanh,
@@ -391,6 +404,11 @@ fn layer(network: &Network, node: &Node) -> Result<Layer> {
         Op::MaxPool { window } => {
             LayerOp::MaxPool { kernel: window.size, stride: window.stride, padding: window.padding }
         }
+        Op::AveragePool { window } => LayerOp::AveragePool {
+            kernel: window.size,
+            stride: window.stride,
+            padding: window.padding,
+        },
         Op::GlobalAveragePool => LayerOp::GlobalAveragePool,
         Op::Relu => LayerOp::Relu,
         Op::Tanh => LayerOp::Tanh,

@@ -16,8 +16,8 @@ use super::part::{Part, target_units};
 /// Rows that are compared.
 const TABLE_ROWS: usize = 64;
 const IMAGES: usize = 4;
-/// The largest difference, relative to the largest number of an output (in the user's units, the one
-/// farthest from the target's mean): both sides sum in f32, in another order.
+/// The largest difference, relative to the largest number of an output (in the user's units, the
+/// one farthest from the target's mean): both sides sum in f32, in another order.
 pub(super) const LIMIT: f64 = 2e-5;
 
 /// Made-up rows, as the network reads them and as the user has them.
@@ -235,8 +235,9 @@ fn of_table(
 /// The largest difference between two outputs, relative to the largest number; an error names the
 /// first number that differs by more than `limit`.
 ///
-/// Numbers in the user's units are measured from the mean of the target, and at least by its standard
-/// deviation: an offset makes no difference smaller. Rounding them to f32 is allowed besides.
+/// Numbers in the user's units are measured from the mean of the target, and at least by its
+/// standard deviation: an offset makes no difference smaller. Rounding them to f32 is allowed
+/// besides.
 pub(super) fn compare(
     output: &str,
     got: &[f32],

@@ -65,8 +65,8 @@ pub struct Exported {
     pub parameters: (usize, usize),
     /// Bytes of the first file.
     pub bytes: usize,
-    /// The largest difference to the run's own answers, relative to the largest of them; of a number
-    /// in the user's units, to how far it lies from the target's mean.
+    /// The largest difference to the run's own answers, relative to the largest of them; of a
+    /// number in the user's units, to how far it lies from the target's mean.
     pub difference: f64,
     /// What the user should know about the files.
     pub notices: Vec<String>,
@@ -207,8 +207,8 @@ fn check_graph(parts: &[Part], probe: &Probe, expected: &Expected, bytes: Vec<u8
     Ok(worst)
 }
 
-/// Writes files beside their places, reads them back and gives all of them their names where `check`
-/// is content with the first; otherwise what was at those places stays.
+/// Writes files beside their places, reads them back and gives all of them their names where
+/// `check` is content with the first; otherwise what was at those places stays.
 fn publish(
     files: &[(PathBuf, Vec<u8>)],
     new_only: bool,

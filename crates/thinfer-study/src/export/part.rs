@@ -47,8 +47,8 @@ pub struct Options {
     pub fold_norms: bool,
     /// Whether the network keeps its full size, with zeros where it was pruned.
     pub dense: bool,
-    /// Whether files that are there, or that another program makes in the meantime, are kept and the
-    /// export fails.
+    /// Whether files that are there, or that another program makes in the meantime, are kept and
+    /// the export fails.
     pub new_only: bool,
 }
 

@@ -13,8 +13,8 @@ const ROUNDING: f64 = f32::EPSILON as f64 / 2.0;
 /// The largest share of the target's standard deviation that rounding an answer may change.
 const COARSE: f64 = 0.01;
 
-/// What to tell the user about a graph of `parts`. A target so far from zero, for its deviation, that
-/// answers would say nothing is an error.
+/// What to tell the user about a graph of `parts`. A target so far from zero, for its deviation,
+/// that answers would say nothing is an error.
 pub(super) fn notices(info: &RunInfo, parts: &[Part]) -> Result<Vec<String>> {
     let Some(table) = info.inputs.table() else { return Ok(Vec::new()) };
     let mut notices = Vec::new();

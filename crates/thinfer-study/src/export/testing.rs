@@ -132,8 +132,8 @@ pub(super) fn posterior(network: &Network, samples: u32) -> Posterior {
     Posterior { network: network.clone(), members: (0..samples).map(member).collect() }
 }
 
-/// Single weights, and channels by their number with their norms and biases: the same in all layers,
-/// so that those of a residual stream agree.
+/// Single weights, and channels by their number with their norms and biases: the same in all
+/// layers, so that those of a residual stream agree.
 fn mask(network: &Network, chain: u32) -> Vec<u8> {
     let key = Key::new(5, chain, Stream::Inputs);
     let dead = |channel: usize| key.uniform(0, channel) < 0.5;
@@ -165,7 +165,8 @@ fn mask(network: &Network, chain: u32) -> Vec<u8> {
     keep
 }
 
-/// Lists of channels and of numbers on an image and on a vector, and a sum of the two forms of a vector.
+/// Lists of channels and of numbers on an image and on a vector, and a sum of the two forms of a
+/// vector.
 pub(super) fn listed() -> Network {
     let mut b = NetworkBuilder::image(SMALL);
     let h = b
@@ -184,6 +185,7 @@ pub(super) fn listed() -> Network {
     let h = b.add(h, r).unwrap();
     let h = b.tanh(h).unwrap();
     let h = b.max_pool(h, Window::square(3, 2, 1)).unwrap();
+    let h = b.average_pool(h, Window::square(3, 1, 1)).unwrap();
     let l = b.pick(h, vec![13, 0, 7, 2, 22]).unwrap();
     let l = b.linear("fc1", l, 4).unwrap();
     let p = b.global_average_pool(h).unwrap();

@@ -145,8 +145,8 @@ pub(super) fn warnings(run: &TableRun<'_>, evaluation: &Evaluation) -> Vec<Strin
     found
 }
 
-/// Warnings about chains that are left out, samples that do not agree, and an average that is worse than the last
-/// samples.
+/// Warnings about chains that are left out, samples that do not agree, and an average that is worse
+/// than the last samples.
 pub(super) fn of_samples(
     convergence: &Convergence,
     [posterior, last]: [Quality; 2],

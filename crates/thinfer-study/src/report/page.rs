@@ -26,8 +26,8 @@ pub(super) fn escape(text: &str) -> String {
     safe
 }
 
-/// A number with four significant digits, zeros at the end included, so that numbers below each other
-/// compare.
+/// A number with four significant digits, zeros at the end included, so that numbers below each
+/// other compare.
 pub(super) fn number(value: f64) -> String {
     if !value.is_finite() {
         return NOTHING.into();

@@ -231,7 +231,8 @@ fn label(config: &Config) -> String {
     }
 }
 
-/// The labels of runs, with the names of their folders, or their paths, where they would be the same.
+/// The labels of runs, with the names of their folders, or their paths, where they would be the
+/// same.
 fn labels(runs: &[(&Config, &Path)]) -> Vec<String> {
     let alike = |(config, _): &(&Config, &Path)| -> Vec<&Path> {
         let same = runs.iter().filter(|(other, _)| label(other) == label(config));

@@ -11,8 +11,8 @@ use thinfer_data::{Error, Result};
 /// What to do about a result that cannot be read.
 pub(super) const ADVICE: &str = "put back a copy of it, or move it away to have the run done again";
 
-/// Makes the folder of a table or a figure, claims it for this program and removes what a killed one
-/// left there of files that it was writing.
+/// Makes the folder of a table or a figure, claims it for this program and removes what a killed
+/// one left there of files that it was writing.
 pub(super) fn claim_folder(folder: &Path) -> Result<Claim> {
     let runs = folder.join("runs");
     std::fs::create_dir_all(folder).map_err(|e| Error::file("create", folder, e))?;
@@ -49,9 +49,9 @@ struct Written<R> {
 
 /// Where the table of some settings is written, and the runs that the file there has already.
 ///
-/// This is `folder/STEM.json`, unless that is the table of other settings or cannot be read: then it
-/// stays, and the number that stands for the settings becomes part of the name. That file is never
-/// written over where it cannot be read.
+/// This is `folder/STEM.json`, unless that is the table of other settings or cannot be read: then
+/// it stays, and the number that stands for the settings becomes part of the name. That file is
+/// never written over where it cannot be read.
 pub(super) fn place<R: DeserializeOwned>(
     folder: &Path,
     stem: &str,

@@ -3,8 +3,8 @@
 //!
 //! A standardised target whose noise has the variance s² is sampled with the loss (y − f)²/2 at the
 //! temperature s²/N and with weight decays δ s²/N. That is the posterior of noise s² and prior
-//! precisions δ, with steps that are as stable as for s² = 1. Leaving out s² would take the prior for
-//! 1/s² times as strong, and then weak effects beside strong ones are pruned.
+//! precisions δ, with steps that are as stable as for s² = 1. Leaving out s² would take the prior
+//! for 1/s² times as strong, and then weak effects beside strong ones are pruned.
 
 use serde::Serialize;
 use thinfer_core::posterior::Snapshot;
@@ -86,7 +86,8 @@ fn largest_eigenvalue(data: &Dataset) -> f64 {
 }
 
 /// λ of the linear form, on the square of a weight. The largest of p weights that are nothing but
-/// noise has the square 2 ln(p) T/(N c); half of that is kept, since the test on unseen rows decides.
+/// noise has the square 2 ln(p) T/(N c); half of that is kept, since the test on unseen rows
+/// decides.
 fn linear_threshold(variables: usize, rows: usize, scale: Scale) -> f64 {
     (variables.max(3) as f64).ln() * scale.noise / (rows as f64 * scale.curvature)
 }

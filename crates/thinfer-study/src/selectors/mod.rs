@@ -82,8 +82,8 @@ impl Selector {
         }
     }
 
-    /// Refuses settings that cannot be run with on so many training rows; the error names the setting
-    /// as `splbnn.starts`.
+    /// Refuses settings that cannot be run with on so many training rows; the error names the
+    /// setting as `splbnn.starts`.
     pub fn check(&self, rows: usize) -> Result<()> {
         match self {
             Selector::Lasso(lasso) => lasso.check(rows),

@@ -38,8 +38,8 @@ pub(super) struct Shape<'a> {
 
 /// A perceptron for the data: unit Gaussian noise, one logit for two classes, else a softmax.
 ///
-/// Deviation: SPLBNN's program has a softmax over two outputs for two classes, which is the same model
-/// with more weights under the prior; SVBNN's is for regressions alone.
+/// Deviation: SPLBNN's program has a softmax over two outputs for two classes, which is the same
+/// model with more weights under the prior; SVBNN's is for regressions alone.
 pub(super) fn perceptron(data: &Bundle, shape: Shape<'_>) -> Result<Network> {
     let (outputs, loss) = match (data.task, data.classes) {
         (Task::Regression, _) => (1, Loss::gaussian(1.0)),

@@ -129,8 +129,8 @@ fn step(prior: &Mixture, rows: f64, rate: f64, w: &mut [f32], g: &[f32], keep: &
                 let p0 = 1.0 / (1.0 + exp((c1 + c2 * *w * *w).min(80.0)));
                 let decay = *w * (p0 * spike + (1.0 - p0) * slab);
                 let moved = *keep * (*w - rate * (*g + decay));
-                // What no gradient holds any more, as of a dead unit, falls to zero and not to numbers
-                // below the normal ones, with which a core computes slowly.
+                // What no gradient holds any more, as of a dead unit, falls to zero and not to
+                // numbers below the normal ones, with which a core computes slowly.
                 *w = if moved.abs() < f32::MIN_POSITIVE { 0.0 } else { moved };
             }
         },
@@ -249,8 +249,8 @@ impl Splbnn {
         for (at, w) in weights[layer.clone()].iter().enumerate() {
             scores[at % columns] = scores[at % columns].max(f64::from(w.abs()));
         }
-        // Deviation: the authors' program does this twice on Example 1 and once on the others; here it is
-        // twice on all, as the second round removes what fine-tuning has shrunk.
+        // Deviation: the authors' program does this twice on Example 1 and once on the others; here
+        // it is twice on all, as the second round removes what fine-tuning has shrunk.
         for round in 0..self.rounds {
             weights.iter_mut().for_each(|w| {
                 if f64::from(w.abs()) <= threshold {
@@ -322,8 +322,8 @@ fn reduced(network: &Network, data: &Dataset, live: &[usize]) -> (Network, Vec<u
 
 /// A start that keeps more weights than this did not become sparse and is not compared.
 ///
-/// Deviation: the authors' program computes the evidence of every start. The Hessian of such a one would
-/// have a million entries and more, so it counts as a start without evidence.
+/// Deviation: the authors' program computes the evidence of every start. The Hessian of such a one
+/// would have a million entries and more, so it counts as a start without evidence.
 const MOST_KEPT: usize = 1000;
 
 /// ln p(D | structure) ≈ −N ℓ + (d/2) ln 2π − (d/2) ln N − ½ ln |det H|, with ℓ the mean loss plus

@@ -26,20 +26,21 @@ const NEVER: f64 = 1e-5;
 /// The gated part is made smaller when this share of it is closed.
 const WORTHWHILE: f64 = 0.8;
 
-/// Trains `f(x ⊙ z)` with gates `zⱼ = min(1, max(0, μⱼ + σ εⱼ))`, ε standard normal and new in every
-/// step, on
+/// Trains `f(x ⊙ z)` with gates `zⱼ = min(1, max(0, μⱼ + σ εⱼ))`, ε standard normal and new in
+/// every step, on
 ///
 /// mean loss + λ/p Σⱼ P(zⱼ > 0), P(zⱼ > 0) = Φ(μⱼ/σ),
 ///
 /// by Adam.
 ///
-/// Deviation: the publication prints λ Σⱼ P(zⱼ > 0). The mean in place of the sum is what its program
-/// has as we know it, and makes a λ mean the same for any number of columns.
+/// Deviation: the publication prints λ Σⱼ P(zⱼ > 0). The mean in place of the sum is what its
+/// program has as we know it, and makes a λ mean the same for any number of columns.
 ///
-/// Deviation: the publication trains every λ on all columns; here each has those that the one before
-/// left, which makes a path cheap.
+/// Deviation: the publication trains every λ on all columns; here each has those that the one
+/// before left, which makes a path cheap.
 ///
-/// Deviation: the squared error is halved, as the loss of Gaussian noise, so λ counts twice as much.
+/// Deviation: the squared error is halved, as the loss of Gaussian noise, so λ counts twice as
+/// much.
 ///
 /// Without noise, `zⱼ = min(1, max(0, μⱼ))`; a column is selected where it is above 0.
 /// Penalties are run from the smallest on, each anew on the columns that the one before has not
@@ -193,7 +194,8 @@ impl StochasticGates {
     }
 }
 
-/// The last point, which has the largest penalty, whose loss is within one standard error of the least.
+/// The last point, which has the largest penalty, whose loss is within one standard error of the
+/// least.
 fn within_one_standard_error(path: &[PathPoint]) -> usize {
     let loss = |at: usize| path[at].loss.unwrap_or(f64::INFINITY);
     let best = (0..path.len()).min_by(|&a, &b| loss(a).total_cmp(&loss(b))).unwrap_or(0);
@@ -312,7 +314,8 @@ impl Run {
     }
 
     /// Leaves columns out whose gate is as good as never open. A closed gate neither learns nor
-    /// lets anything be learned, so this changes next to nothing and makes a step many times faster.
+    /// lets anything be learned, so this changes next to nothing and makes a step many times
+    /// faster.
     fn drop_closed(&mut self, sigma: f64, batch: usize) -> Result<()> {
         let open: Vec<usize> = (0..self.mu.len())
             .filter(|&j| open_probability(f64::from(self.mu[j]), sigma) >= NEVER)

@@ -1,5 +1,5 @@
-//! SVBNN (Bai, Song & Cheng 2020): spike-and-slab variational inference, with the inclusion of every
-//! weight relaxed by a Gumbel softmax.
+//! SVBNN (Bai, Song & Cheng 2020): spike-and-slab variational inference, with the inclusion of
+//! every weight relaxed by a Gumbel softmax.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
@@ -22,8 +22,8 @@ use super::network::{
 use super::{ABOVE_0, LAYERS, has_units, require};
 
 /// Every weight is γ (μ + σ ε) with γ ~ Bernoulli(φ), σ = ln(1 + exp ρ), φ = 1/(1 + exp(−θ)).
-/// Minimises the mean loss over such draws + KL/N, where a weight's prior is 0 with probability 1 − λ
-/// and else N(0, s²).
+/// Minimises the mean loss over such draws + KL/N, where a weight's prior is 0 with probability 1 −
+/// λ and else N(0, s²).
 ///
 /// Deviation: the authors' program computes in `f64`; this is `f32`, as all networks here.
 ///
@@ -112,11 +112,11 @@ impl Variational {
         }
     }
 
-    /// Draws ε, u and with them the weights: γ is 1 where the relaxed inclusion is above ½, which is
-    /// where θ + ln u − ln(1 − u) > 0.
+    /// Draws ε, u and with them the weights: γ is 1 where the relaxed inclusion is above ½, which
+    /// is where θ + ln u − ln(1 − u) > 0.
     ///
-    /// u = exp(−(a² + b²)/2) for two normal numbers a and b is uniform, and normal numbers come many
-    /// at a time.
+    /// u = exp(−(a² + b²)/2) for two normal numbers a and b is uniform, and normal numbers come
+    /// many at a time.
     fn draw(&mut self, seed: u64, step: u64) {
         let [eps, a, b] = [0, 1, 2].map(|chain| Key::new(seed, chain, Stream::Sampler));
         eps.normals(step, 0, &mut self.eps);
@@ -182,8 +182,8 @@ impl Svbnn {
         2.0 * network_size(columns, &self.hidden) * (self.batch + 100) as f64 * self.steps as f64
     }
 
-    /// ln λ = −ln T − 0.1 ( (L + 1) ln W + ln(√n p) ) for T parameters, L hidden layers of width W, n
-    /// rows and p columns.
+    /// ln λ = −ln T − 0.1 ( (L + 1) ln W + ln(√n p) ) for T parameters, L hidden layers of width W,
+    /// n rows and p columns.
     pub fn log_inclusion(&self, parameters: usize, rows: usize, columns: usize) -> f64 {
         let width = self.hidden.iter().copied().max().unwrap_or(1) as f64;
         let layers = (self.hidden.len() + 1) as f64;
@@ -352,8 +352,8 @@ mod tests {
         }
     }
 
-    /// The data terms, with a KL of no weight, against differences of g·w for the relaxed weight r (μ + σ ε):
-    /// through γ by μ and ρ, through r by θ, also where γ is 0.
+    /// The data terms, with a KL of no weight, against differences of g·w for the relaxed weight r
+    /// (μ + σ ε): through γ by μ and ρ, through r by θ, also where γ is 0.
     #[test]
     fn gradients_are_derivatives_of_the_relaxed_weight() {
         let o = Objective { prior_logit: -7.0, slab_sd: 1.3, softness: 0.5, kl_share: 0.0 };
@@ -379,8 +379,9 @@ mod tests {
         }
     }
 
-    /// y = w x + noise with w in the slab N(0, 1.3²) for sure: q comes to rest at the posterior of w, whose
-    /// precision is Σx² + 1/1.3². Many weights of the same problem, to average over their noise.
+    /// y = w x + noise with w in the slab N(0, 1.3²) for sure: q comes to rest at the posterior of
+    /// w, whose precision is Σx² + 1/1.3². Many weights of the same problem, to average over their
+    /// noise.
     #[test]
     fn a_weight_that_is_in_comes_to_rest_at_its_posterior() {
         let (rows, copies, steps) = (25, 200, 6000);

@@ -20,7 +20,8 @@ use thinfer_run::experiment::chain_specs;
 pub(super) use image_runs::image_runs;
 pub(super) use low_runs::low_runs;
 
-/// What the fast kernels and other orders of summation may differ by, relative to the largest value.
+/// What the fast kernels and other orders of summation may differ by, relative to the largest
+/// value.
 const LIMIT: f64 = 1e-4;
 
 /// What the runs learn from.
@@ -98,7 +99,8 @@ fn setting(data: &[&str], method: &[&str]) -> Result<(ChainSpec, Bundle)> {
 }
 
 /// The largest difference of weights, state and losses, each relative to its largest value;
-/// infinite where more than this share of the marks differ. Weights whose marks differ do not count.
+/// infinite where more than this share of the marks differ. Weights whose marks differ do not
+/// count.
 fn worst(cpu: &Chain, cuda: &Chain, swapped: f64) -> f64 {
     let (a, b) = (cpu.arena(), cuda.arena());
     let same: Vec<bool> = a.marks().iter().zip(b.marks()).map(|(a, b)| a == b).collect();

@@ -187,8 +187,8 @@ fn read(bytes: &[u8]) -> std::result::Result<Subnetwork, String> {
     Ok(Subnetwork { network, inputs, samples, keep, shared, differs, own })
 }
 
-/// The file with the right checksum, so that damage is met behind it; nothing where it is no file of
-/// shared samples.
+/// The file with the right checksum, so that damage is met behind it; nothing where it is no file
+/// of shared samples.
 pub(crate) fn resealed(bytes: &[u8]) -> Option<Vec<u8>> {
     let (_, header) = SafeTensors::read_metadata(bytes).ok()?;
     let text = header.metadata().as_ref()?.get("thinfer")?;

@@ -1,10 +1,10 @@
 //! Samples that share most of their numbers and keep only those that differ most.
 //!
-//! [`Samples`] takes the samples of one chain that have one mask, at the size that pruning left, and
-//! puts their numbers (weights, biases, norms, running statistics) into an order: what differs most
-//! between samples comes first. [`Samples::sharing`] lets every sample keep its own
-//! values of the first few; of the others all samples have one value. A [`Subnetwork`] is a file as
-//! well ([`Subnetwork::write`]), and [`study()`] measures what sharing costs. `docs/subnetwork.md` has
+//! [`Samples`] takes the samples of one chain that have one mask, at the size that pruning left,
+//! and puts their numbers (weights, biases, norms, running statistics) into an order: what differs
+//! most between samples comes first. [`Samples::sharing`] lets every sample keep its own values of
+//! the first few; of the others all samples have one value. A [`Subnetwork`] is a file as well
+//! ([`Subnetwork::write`]), and [`study()`] measures what sharing costs. `docs/subnetwork.md` has
 //! the rule and why it is this one.
 
 mod file;
@@ -109,8 +109,9 @@ impl Samples {
         self.order.iter().take_while(|place| **place >= params).count()
     }
 
-    /// Every sample keeps its own value of that share of the live numbers that differs most, and, with
-    /// any share but 0, of all running statistics; of the others all have the last sample's. Share 1 gives the samples themselves, share 0 the last one.
+    /// Every sample keeps its own value of that share of the live numbers that differs most, and,
+    /// with any share but 0, of all running statistics; of the others all have the last sample's.
+    /// Share 1 gives the samples themselves, share 0 the last one.
     ///
     /// Not the mean: running statistics belong to the weights they were taken with, and the mean of
     /// several networks has none. The last sample keeps its own, and is exact with every share.

@@ -4,14 +4,14 @@ use thinfer_engine::Network;
 
 use super::tensors;
 
-/// The places where samples differ, by their mean square difference from the last sample relative to
-/// the mean square of what is live of their tensor, largest first; equal ones in the order of the
-/// network. Running statistics come first of all: those of another sample belong to other weights,
-/// and they are few.
+/// The places where samples differ, by their mean square difference from the last sample relative
+/// to the mean square of what is live of their tensor, largest first; equal ones in the order of
+/// the network. Running statistics come first of all: those of another sample belong to other
+/// weights, and they are few.
 ///
 /// Relative, because layers have weights of different size: a change by a tenth of what is usual in
-/// a layer moves its outputs by about a tenth, wherever it is. Numbers that are equal in all samples,
-/// pruned ones among them, are not listed: to share them loses nothing.
+/// a layer moves its outputs by about a tenth, wherever it is. Numbers that are equal in all
+/// samples, pruned ones among them, are not listed: to share them loses nothing.
 pub(super) fn order(network: &Network, numbers: &[Vec<f32>]) -> Vec<usize> {
     let mut scored: Vec<(f64, usize)> = Vec::new();
     for (_, range) in tensors(network) {

@@ -1,10 +1,11 @@
-//! Exports of made-up posteriors for `tests/interop/check_export.py`, with the answers they must give.
+//! Exports of made-up posteriors for `tests/interop/check_export.py`, with the answers they must
+//! give.
 //!
-//! `exports NETWORK SIZE CHANNELS CLASSES FOLDER` writes all ways to export three samples of an image
-//! network of which about half the channels are pruned, `rows.f32` (images from 0 to 1, channels
-//! first) and the probabilities as `all.f32` and `last.f32`. `exports table KIND FOLDER`, KIND
-//! regression, binary or classes, does the same for a table, with `rows.json` and the columns of
-//! `thinfer predict` as `all.json` and `last.json`.
+//! `exports NETWORK SIZE CHANNELS CLASSES FOLDER` writes all ways to export three samples of an
+//! image network of which about half the channels are pruned, `rows.f32` (images from 0 to 1,
+//! channels first) and the probabilities as `all.f32` and `last.f32`. `exports table KIND FOLDER`,
+//! KIND regression, binary or classes, does the same for a table, with `rows.json` and the columns
+//! of `thinfer predict` as `all.json` and `last.json`.
 
 use std::error::Error;
 use std::fs;
@@ -195,8 +196,8 @@ fn posterior(network: &Network) -> Result<Posterior, Box<dyn Error>> {
     Ok(Posterior { network: network.clone(), members })
 }
 
-/// Prunes channels by their number, the same in all layers so that those of a residual stream agree,
-/// with their norms and biases; and some inputs of the first linear layer.
+/// Prunes channels by their number, the same in all layers so that those of a residual stream
+/// agree, with their norms and biases; and some inputs of the first linear layer.
 fn mask(network: &Network) -> Vec<u8> {
     let key = Key::new(5, 0, Stream::Inputs);
     let dead = |channel: usize| key.uniform(0, channel) < 0.5;

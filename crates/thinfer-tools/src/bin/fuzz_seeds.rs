@@ -1,7 +1,7 @@
 //! Writes the seeds of the fuzz corpus: `fuzz_seeds fuzz/corpus`.
 //!
-//! Needed again only where a format changes and the seeds of before are refused. Files that are there
-//! under other names, such as inputs that once failed, stay.
+//! Needed again only where a format changes and the seeds of before are refused. Files that are
+//! there under other names, such as inputs that once failed, stay.
 
 use std::error::Error;
 use std::fs;
@@ -107,7 +107,8 @@ fn large_page() -> Result<Vec<u8>, Box<dyn Error>> {
         .set_dictionary_enabled(false)
         .set_compression(Compression::SNAPPY);
     let mut bytes = parquet_file_with("message m { required int64 x; }", properties.build())?;
-    // Behind the sign of the file and the kind of the page; four bytes more here are four less there.
+    // Behind the sign of the file and the kind of the page; four bytes more here are four less
+    // there.
     let (size, stored) = (7, 9);
     bytes[stored] -= 8;
     Ok([&bytes[..size], &[0xfe, 0xff, 0xff, 0xff, 0x0f], &bytes[size + 1..]].concat())
@@ -133,8 +134,8 @@ fn deltas() -> Result<(Vec<u8>, Vec<u8>), Box<dyn Error>> {
     Ok((packed, [&plain[..place], &many, &plain[place + 1..]].concat()))
 }
 
-/// Eight million equal cells in a few hundred bytes, of a table that says it has one million rows; and
-/// the same with a dictionary that says it has 2³¹ values.
+/// Eight million equal cells in a few hundred bytes, of a table that says it has one million rows;
+/// and the same with a dictionary that says it has 2³¹ values.
 fn more_cells_than_rows() -> Result<(Vec<u8>, Vec<u8>), Box<dyn Error>> {
     // 8,000,000 and 2²⁰ as Thrift writes them behind the sign of a 64-bit number.
     const CELLS: [u8; 5] = [0x16, 0x80, 0xc8, 0xd0, 0x07];

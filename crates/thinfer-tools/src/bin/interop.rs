@@ -1,7 +1,7 @@
 //! Logits of an image network for `tests/interop/check.py`, and weights for PyTorch to load.
 //!
-//! `interop export|logits NETWORK SIZE CHANNELS CLASSES WEIGHTS INPUTS LOGITS`: `export` first makes
-//! weights and running statistics and writes them to WEIGHTS; `logits` reads them from there.
+//! `interop export|logits NETWORK SIZE CHANNELS CLASSES WEIGHTS INPUTS LOGITS`: `export` first
+//! makes weights and running statistics and writes them to WEIGHTS; `logits` reads them from there.
 //! INPUTS and LOGITS are bare little-endian f32, images row by row with channels last.
 
 use std::error::Error;

@@ -4,11 +4,12 @@
 //! cargo run --release -p thinfer-tools --bin jpeg -- FOLDER [--images N] [--threads N] [--rounds N] [--json]
 //! ```
 //!
-//! Writes photo-like images of 500 x 375 pixels into FOLDER unless it has some, then measures by turns
+//! Writes photo-like images of 500 x 375 pixels into FOLDER unless it has some, then measures by
+//! turns
 //!
 //! - decoder: every image decoded whole from memory, nothing else;
-//! - pipeline: files read, decoded, cropped at random, resized to 224 x 224, mirrored and handed over
-//!   by `Prefetch` in chunks of 128, as in training.
+//! - pipeline: files read, decoded, cropped at random, resized to 224 x 224, mirrored and handed
+//!   over by `Prefetch` in chunks of 128, as in training.
 #![expect(clippy::print_stdout, reason = "a table is what this program is for")]
 
 use std::error::Error;

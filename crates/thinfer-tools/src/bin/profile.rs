@@ -1,5 +1,5 @@
-//! Where a training step on a GPU spends its time, kernel by kernel; and, with a snapshot of a pruned
-//! run, that of the smaller network in several layouts.
+//! Where a training step on a GPU spends its time, kernel by kernel; and, with a snapshot of a
+//! pruned run, that of the smaller network in several layouts.
 //!
 //! `cargo run --release -p thinfer-tools --bin profile -- resnet18-cifar 128 [SNAPSHOT]`
 #![expect(clippy::print_stdout, reason = "a report is what this program is for")]

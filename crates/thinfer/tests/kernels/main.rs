@@ -2,8 +2,8 @@
 //!
 //! With `EXACT=1` the bits must be equal. The fast form is compared with its hardware functions
 //! replaced by the library's, so this bounds what its formulas lose, not what the hardware loses.
-//! Where there is no C++ compiler the tests say so and pass. Where NVRTC can be loaded, all of them are also
-//! compiled for GPUs.
+//! Where there is no C++ compiler the tests say so and pass. Where NVRTC can be loaded, all of them
+//! are also compiled for GPUs.
 
 use std::path::Path;
 use std::process::Command;
@@ -306,8 +306,8 @@ fn sghmc_can_write_the_masked_weights_in_the_same_pass() {
     apart.run(LOWER, true, &scalars, 1.0);
 }
 
-/// Pairs of location and pre-scale begin at odd and even places, at the end of a group of four and at
-/// the end of the buffer.
+/// Pairs of location and pre-scale begin at odd and even places, at the end of a group of four and
+/// at the end of the buffer.
 #[test]
 fn rank1_has_the_bits_of_the_cpu() {
     let sgd = sgd::Coeffs { momentum: 0.9, decay: 5e-4, rate: 0.1, nesterov: true };

@@ -1,5 +1,5 @@
-//! The temperature that an evaluation tells, against the one that is measured: Bayesian linear regression
-//! with mini-batches, through the whole program.
+//! The temperature that an evaluation tells, against the one that is measured: Bayesian linear
+//! regression with mini-batches, through the whole program.
 
 use std::sync::atomic::AtomicBool;
 
@@ -15,8 +15,8 @@ use thinfer_engine::{Network, Plan};
 const ALLOWED: f64 = 0.3;
 const EPOCHS: usize = 3000;
 
-/// The temperature that is told, and the measured one with its standard error: N times twice the mean of
-/// L(w) − min L over the samples, a weight.
+/// The temperature that is told, and the measured one with its standard error: N times twice the
+/// mean of L(w) − min L over the samples, a weight.
 fn told_and_measured(settings: &[String]) -> (Temperature, f64, f64) {
     let common = [
         "data.columns=5",
@@ -69,8 +69,8 @@ fn energies(network: &Network, data: &Bundle, wd: f64, samples: &[Snapshot]) -> 
     samples.iter().map(|sample| loss(&sample.weights, &mut gradient) - least).collect()
 }
 
-/// Trains on `rows` rows, `batch` a step, with step size l and β₁; with constant steps and a sample every epoch
-/// where `more` says nothing of cycles. Compares the two temperatures.
+/// Trains on `rows` rows, `batch` a step, with step size l and β₁; with constant steps and a sample
+/// every epoch where `more` says nothing of cycles. Compares the two temperatures.
 fn check(rows: usize, batch: usize, step_size: f64, beta1: f64, more: &[&str]) -> Temperature {
     let mut settings = vec![
         format!("data.train_rows={rows}"),
@@ -128,7 +128,8 @@ fn full_batches_add_nothing() {
     assert_eq!((told.minibatch, told.total), (0.0, told.injected));
 }
 
-/// A chain whose every step is clipped is far from the temperature asked for, and is not told to be there.
+/// A chain whose every step is clipped is far from the temperature asked for, and is not told to be
+/// there.
 #[test]
 fn clipped_steps_have_no_temperature() {
     let settings = [

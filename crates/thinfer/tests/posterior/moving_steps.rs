@@ -97,8 +97,8 @@ impl Course {
         }
     }
 
-    /// N times the mean of (w − μ)ᵀ(H + wd)(w − μ)/d, which is the temperature in units of the one asked for,
-    /// and its standard error over copies. Every copy starts in equilibrium.
+    /// N times the mean of (w − μ)ᵀ(H + wd)(w − μ)/d, which is the temperature in units of the one
+    /// asked for, and its standard error over copies. Every copy starts in equilibrium.
     fn temperature(&self, sampler: Sampler, beta1: f64, velocity: Velocity) -> (f64, f64) {
         let target = regression(ROWS, 4.0, [TAU; 3]);
         let method = sampler.method(beta1, target.wd);
@@ -161,8 +161,9 @@ impl Course {
         (mean, (var / copies as f64).sqrt())
     }
 
-    /// With every sampler the temperature is the one asked for. It would be `wrong` (β₁ = 0.9, 0.97), within
-    /// 5 %, if the velocity did not follow the step size: the course can tell the two apart.
+    /// With every sampler the temperature is the one asked for. It would be `wrong` (β₁ = 0.9,
+    /// 0.97), within 5 %, if the velocity did not follow the step size: the course can tell the two
+    /// apart.
     fn check(&self, wrong: [f64; 2]) {
         for (beta1, wrong) in [0.9, 0.97].into_iter().zip(wrong) {
             let name = format!("β₁ {beta1}, {:?}, {} steps", self.shape, self.steps);

@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// The mean of each ρ update over ε = ±1, which has the moments of ε that count. The last step moved w by
-/// s τ ε, so the gradient is g₀ + H s τ ε and E[ε g] = s τ H.
+/// The mean of each ρ update over ε = ±1, which has the moments of ε that count. The last step
+/// moved w by s τ ε, so the gradient is g₀ + H s τ ε and E[ε g] = s τ H.
 #[test]
 fn the_mean_of_the_rho_update_is_the_slope_of_the_elbo() {
     let (n, wd, h, g0, w) = (50.0f64, 0.02f64, 3.0f64, 0.7f64, -1.5f64);
@@ -55,8 +55,8 @@ fn the_mean_of_the_rho_update_is_the_slope_of_the_elbo() {
     }
 }
 
-/// The limit is on the gradient of live weights that are trained: what pruned and frozen ones have does not
-/// shorten it, and all of it is shortened by the same factor.
+/// The limit is on the gradient of live weights that are trained: what pruned and frozen ones have
+/// does not shorten it, and all of it is shortened by the same factor.
 #[test]
 fn the_limit_looks_at_live_weights_alone() {
     use crate::methods::Rates;
@@ -96,8 +96,8 @@ fn the_limit_looks_at_live_weights_alone() {
     assert!(got.iter().zip(want).all(|(a, b)| (a - b).abs() < 1e-5), "{got:?}");
 }
 
-/// v follows the step size with the exact noise. The first step has none before it, and a step of exactly 0
-/// neither stops v for good nor lets it explode: v/Δt is the same after a restart.
+/// v follows the step size with the exact noise. The first step has none before it, and a step of
+/// exactly 0 neither stops v for good nor lets it explode: v/Δt is the same after a restart.
 #[test]
 fn the_velocity_follows_the_step_size() {
     use crate::methods::Rates;

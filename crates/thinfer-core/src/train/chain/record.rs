@@ -38,8 +38,8 @@ pub struct Record {
     /// The share of kept parameters that are frozen.
     #[serde(default)]
     pub frozen: f64,
-    /// The share of the multiply-adds of the way back, of the network in use, that is done; the rest is
-    /// frozen.
+    /// The share of the multiply-adds of the way back, of the network in use, that is done; the
+    /// rest is frozen.
     #[serde(default = "all_of_it")]
     pub backward: f64,
     /// λ₂ in force.

@@ -1,16 +1,16 @@
 //! The headers of Parquet files, gone through before the parquet crate believes them.
 //!
-//! A page may announce 2 GiB whatever it holds, and the crate makes room for them; a list may announce
-//! 2³¹ elements, and the crate passes over them one by one where there are none. Headers are structures
-//! of Thrift's compact protocol: fields with a number and a kind, a zero at the end.
+//! A page may announce 2 GiB whatever it holds, and the crate makes room for them; a list may
+//! announce 2³¹ elements, and the crate passes over them one by one where there are none. Headers
+//! are structures of Thrift's compact protocol: fields with a number and a kind, a zero at the end.
 
 use std::io::{BufRead, Read, Seek, SeekFrom, Take};
 
 /// Structures inside structures beyond this depth are no header.
 const DEEPEST: usize = 16;
 
-/// The largest size that a page announces among the `len` bytes from `start` on; nothing where there
-/// is something else than pages.
+/// The largest size that a page announces among the `len` bytes from `start` on; nothing where
+/// there is something else than pages.
 pub(super) fn largest_page(file: &mut (impl BufRead + Seek), start: u64, len: u64) -> Option<u64> {
     let end = file.seek(SeekFrom::End(0)).ok()?;
     if len > end.saturating_sub(start) {
@@ -49,8 +49,8 @@ struct Header<R> {
 }
 
 impl<R: BufRead> Header<R> {
-    /// Goes through the fields of a structure, itself field `within` of another; the sizes are fields 2
-    /// and 3 of the outermost one.
+    /// Goes through the fields of a structure, itself field `within` of another; the sizes are
+    /// fields 2 and 3 of the outermost one.
     fn structure(&mut self, depth: usize, within: i16) -> Option<()> {
         let mut field = 0i16;
         loop {
@@ -135,8 +135,8 @@ impl<R: BufRead> Header<R> {
     }
 }
 
-/// Whether a field of a page header may be of a kind. The parquet crate does not look at the kind of
-/// fields that it knows, so another one would make it read something else than this file does.
+/// Whether a field of a page header may be of a kind. The parquet crate does not look at the kind
+/// of fields that it knows, so another one would make it read something else than this file does.
 fn may_be(depth: usize, within: i16, field: i16, kind: u8) -> bool {
     const NUMBER: &[u8] = &[5];
     const TRUTH: &[u8] = &[1, 2];

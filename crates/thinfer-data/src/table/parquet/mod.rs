@@ -133,8 +133,8 @@ fn rows(path: &Path, meta: &ParquetMetaData) -> Result<usize> {
     Ok(rows)
 }
 
-/// What a column may hold. A few bytes of a file can stand for any number of cells, and for any number
-/// of copies of a long text.
+/// What a column may hold. A few bytes of a file can stand for any number of cells, and for any
+/// number of copies of a long text.
 struct Room {
     rows: usize,
     memory: Option<u64>,

@@ -103,8 +103,8 @@ impl Pages {
 
 /// How many numbers a delta-encoded stream at the front announces, and what comes after it.
 ///
-/// The numbers of a block, of its parts and of values, and the first value; then blocks: the smallest
-/// difference, a width in bits for each part, and the parts.
+/// The numbers of a block, of its parts and of values, and the first value; then blocks: the
+/// smallest difference, a width in bits for each part, and the parts.
 fn delta_stream(bytes: &[u8]) -> Option<(u64, &[u8])> {
     let mut rest = bytes;
     let (block, parts) = (number(&mut rest)?, number(&mut rest)?);

@@ -8,8 +8,9 @@ use crate::cuda::dnn::Geometry;
 use crate::cuda::error::Named;
 use crate::error::EngineError;
 
-/// Columns of a tile, which are input channels unless it is swapped, of which the kernel knows these, and what it
-/// counts beside one of 32: about the time that it took, so that the fastest come first (`results/bench`).
+/// Columns of a tile, which are input channels unless it is swapped, of which the kernel knows
+/// these, and what it counts beside one of 32: about the time that it took, so that the fastest
+/// come first (`results/bench`).
 const TILES: [(usize, f64); 4] = [(80, 3.05), (64, 1.9), (48, 1.65), (32, 1.0)];
 /// Its rows, which are output channels unless it is swapped.
 const OUT: usize = 64;
@@ -23,12 +24,12 @@ const THREADS: u32 = 512;
 const SUMMERS: usize = 256;
 /// Columns below which most of a tile would be empty.
 const LEAST: usize = 24;
-/// How much longer than with the likeliest tile a gradient may be expected to take to be worth measuring, and how many
-/// tiles are.
+/// How much longer than with the likeliest tile a gradient may be expected to take to be worth
+/// measuring, and how many tiles are.
 const WASTE: f64 = 1.25;
 const CANDIDATES: usize = 3;
-/// What a block does besides its chunks, in chunks, and how many bytes of sums take as long as one of a full
-/// tile.
+/// What a block does besides its chunks, in chunks, and how many bytes of sums take as long as one
+/// of a full tile.
 const BESIDES: f64 = 4.0;
 const SUMMED: f64 = 4e6;
 
@@ -88,7 +89,8 @@ impl Cut {
         let sums = geometry.filter.iter().product::<usize>() as f64 * 4.0 / SUMMED;
         let sums = sums * TILES[0].0 as f64 / inputs as f64;
         cut.splits = best_splits(blocks, BESIDES, sums, multiprocessors);
-        // With fewer, fetching and multiplying would take turns. A box has at most 256 pixels a side.
+        // With fewer, fetching and multiplying would take turns. A box has at most 256 pixels a
+        // side.
         let fits = cut.stages >= 3 && width + 2 <= 256 && cut.sides(geometry)[1] >= LEAST;
         fits.then_some(cut)
     }
@@ -116,9 +118,9 @@ impl Cut {
         whole(outputs) + 2 * self.inputs / together(self.inputs) * whole(inputs)
     }
 
-    /// Bytes of the matrix that describes the three taps of a row, where they are one product. Its columns overlap
-    /// in memory, so the product reads fewer. All of it lies in the block's memory nevertheless: a checker cannot tell
-    /// a description that reaches beyond it from a wrong read.
+    /// Bytes of the matrix that describes the three taps of a row, where they are one product. Its
+    /// columns overlap in memory, so the product reads fewer. All of it lies in the block's memory
+    /// nevertheless: a checker cannot tell a description that reaches beyond it from a wrong read.
     fn row_bytes(&self) -> usize {
         let one_plane = together(self.inputs) == 2 * self.inputs;
         if one_plane { 3 * self.inputs * 2 * PRODUCT } else { 0 }
@@ -181,7 +183,8 @@ impl Filter {
         self.cut.workspace(&self.geometry)
     }
 
-    /// Puts it on a stream, for input, filter gradient in f32, output gradient and workspace at these addresses.
+    /// Puts it on a stream, for input, filter gradient in f32, output gradient and workspace at
+    /// these addresses.
     pub(super) fn run(
         &self,
         stream: &CudaStream,
@@ -208,14 +211,16 @@ impl Filter {
         };
         let mut parts = stream.launch_builder(&self.parts);
         parts.arg(&x).arg(&dy).arg(&partial).arg(&shape);
-        // SAFETY: these are the arguments of `filter_parts`, and the workspace has room for its sums.
+        // SAFETY: these are the arguments of `filter_parts`, and the workspace has room for its
+        // sums.
         unsafe { parts.launch(config) }.named("filter_parts")?;
         add_up(stream, &self.sum, [outputs, inputs, self.stored], [workspace, dw], splits)
     }
 }
 
-/// How many blocks share the chunks of a tile, where what a block does besides them and the sums of all tiles take as
-/// long as so many chunks. Few blocks leave multiprocessors without work, many have much to add up.
+/// How many blocks share the chunks of a tile, where what a block does besides them and the sums of
+/// all tiles take as long as so many chunks. Few blocks leave multiprocessors without work, many
+/// have much to add up.
 pub(super) fn best_splits(
     [tiles, chunks]: [usize; 2],
     besides: f64,
@@ -230,8 +235,8 @@ pub(super) fn best_splits(
     all.min_by(|a, b| cost(*a).total_cmp(&cost(*b))).unwrap_or(1)
 }
 
-/// Puts the addition of the sums of all splits on a stream, for tiles over so many rows and columns and a gradient
-/// with so many input channels.
+/// Puts the addition of the sums of all splits on a stream, for tiles over so many rows and columns
+/// and a gradient with so many input channels.
 pub(super) fn add_up(
     stream: &CudaStream,
     function: &CudaFunction,
@@ -272,8 +277,8 @@ mod tests {
                 for (inputs, _) in TILES {
                     let g = geometry(batch, 160, 96, side);
                     let Some(cut) = Cut::new(&g, inputs, side % 2 == 0, 132) else {
-                        // Long rows, two images of them, and pixels that are mostly border are too much for
-                        // three stages.
+                        // Long rows, two images of them, and pixels that are mostly border are too
+                        // much for three stages.
                         assert!([1, 33, 112].contains(&side), "{side} {inputs}");
                         continue;
                     };
@@ -287,8 +292,9 @@ mod tests {
         }
     }
 
-    /// NVIDIA's memory checker takes the matrix of a product to lie in one piece from its start on. In the last stage
-    /// the last of the three taps of a row would reach beyond the block's memory then.
+    /// NVIDIA's memory checker takes the matrix of a product to lie in one piece from its start on.
+    /// In the last stage the last of the three taps of a row would reach beyond the block's memory
+    /// then.
     #[test]
     fn what_describes_a_product_lies_in_the_memory_of_the_block() {
         for side in [4, 5, 7, 8, 13, 16, 28, 32] {

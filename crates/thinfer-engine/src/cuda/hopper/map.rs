@@ -20,7 +20,8 @@ pub(super) struct Map(CUtensorMap);
 // SAFETY: plain numbers, of the size and alignment that the kernel's parameter has.
 unsafe impl DeviceRepr for Map {}
 
-/// Every second row and column of a batch: from the even or odd row and the even or odd column on, columns first.
+/// Every second row and column of a batch: from the even or odd row and the even or odd column on,
+/// columns first.
 #[repr(transparent)]
 pub(super) struct Phases([Map; 4]);
 
@@ -28,8 +29,9 @@ pub(super) struct Phases([Map; 4]);
 unsafe impl DeviceRepr for Phases {}
 
 impl Phases {
-    /// Of a batch of `[images, channels, height, width]` with channels last and even sides. Of 64 channels of an
-    /// image `side` even rows and columns are fetched at once, and one more of odd ones.
+    /// Of a batch of `[images, channels, height, width]` with channels last and even sides. Of 64
+    /// channels of an image `side` even rows and columns are fetched at once, and one more of odd
+    /// ones.
     pub(super) fn new(
         address: u64,
         [images, channels, height, width]: [usize; 4],
@@ -47,8 +49,8 @@ impl Phases {
 }
 
 impl Map {
-    /// A batch of `[images, channels, height, width]` with channels last, of which `together` bytes of
-    /// channels and so many columns, rows and images are fetched at once.
+    /// A batch of `[images, channels, height, width]` with channels last, of which `together` bytes
+    /// of channels and so many columns, rows and images are fetched at once.
     pub(super) fn pixels(
         address: u64,
         [images, channels, height, width]: [usize; 4],
@@ -59,8 +61,8 @@ impl Map {
         Self::new(address, sizes, dense(sizes), [together / 2, columns, rows, fetched], together)
     }
 
-    /// A filter of `[outputs, inputs, 3, 3]` with inputs last, of which so many inputs and outputs of one tap are
-    /// fetched at once.
+    /// A filter of `[outputs, inputs, 3, 3]` with inputs last, of which so many inputs and outputs
+    /// of one tap are fetched at once.
     pub(super) fn filter(
         address: u64,
         [outputs, inputs, high, wide]: [usize; 4],
@@ -86,8 +88,8 @@ impl Map {
             64 => Swizzle::CU_TENSOR_MAP_SWIZZLE_64B,
             _ => Swizzle::CU_TENSOR_MAP_SWIZZLE_32B,
         };
-        // SAFETY: all arrays have as many numbers as the tensor has axes, or one fewer, and live until the
-        // call returns. The address is only written down.
+        // SAFETY: all arrays have as many numbers as the tensor has axes, or one fewer, and live
+        // until the call returns. The address is only written down.
         let status = unsafe {
             cuTensorMapEncodeTiled(
                 &raw mut map,

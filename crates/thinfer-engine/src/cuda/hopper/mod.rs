@@ -1,5 +1,5 @@
-//! Convolutions by kernels of our own for Hopper, used where cuDNN is measured to be slower: 3x3, of which a block
-//! fetches a pixel once and reads it for all nine taps, and 1x1 of stride 2.
+//! Convolutions by kernels of our own for Hopper, used where cuDNN is measured to be slower: 3x3,
+//! of which a block fetches a pixel once and reads it for all nine taps, and 1x1 of stride 2.
 
 mod filter;
 mod map;
@@ -111,8 +111,8 @@ fn fits(problem: &Problem) -> bool {
         && g.filter[..2].iter().all(|channels| channels.is_multiple_of(8))
 }
 
-/// Kernels that hasty plans may use for these problems with as many or fewer channels on both sides, in multiples of
-/// sixteen. Those come first that most of these numbers of channels need.
+/// Kernels that hasty plans may use for these problems with as many or fewer channels on both
+/// sides, in multiples of sixteen. Those come first that most of these numbers of channels need.
 pub(super) fn kernels_of_smaller(
     problems: BTreeSet<Problem>,
     multiprocessors: usize,
@@ -178,8 +178,8 @@ impl Own {
         }
     }
 
-    /// Puts it on a stream, for input, filter, output and workspace at these addresses. All are bf16 but filter
-    /// gradients, which are f32 and have the channels that the weights have.
+    /// Puts it on a stream, for input, filter, output and workspace at these addresses. All are
+    /// bf16 but filter gradients, which are f32 and have the channels that the weights have.
     pub(crate) fn run(&self, stream: &CudaStream, at: [u64; 4]) -> Result<(), EngineError> {
         match self {
             Own::Filter(filter) => filter.run(stream, at),
@@ -196,7 +196,8 @@ fn channels(geometry: &Geometry, direction: Direction) -> [usize; 2] {
     if direction == Direction::Data { [outputs, inputs] } else { [inputs, outputs] }
 }
 
-/// Lets blocks of a kernel have as much shared memory as any pass wants: passes of different sizes share it.
+/// Lets blocks of a kernel have as much shared memory as any pass wants: passes of different sizes
+/// share it.
 fn allow_memory(function: &CudaFunction) -> Result<(), EngineError> {
     let attribute = Attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
     function.set_attribute(attribute, MEMORY as i32).named("cuFuncSetAttribute")
@@ -292,7 +293,8 @@ pub(super) mod tests {
             // Four tiles, swapped or not, for each of four sizes of pictures.
             assert!((1..=32).contains(&count(source::FILTER)), "{}", count(source::FILTER));
             assert!((1..=4).contains(&count(source::STRIDED_FILTER)));
-            // Four numbers of products in the last plane, seven tiles forward and two back, 3x3 or 1x1.
+            // Four numbers of products in the last plane, seven tiles forward and two back, 3x3 or
+            // 1x1.
             assert!((1..=72).contains(&count(source::STRIDED)), "{}", count(source::STRIDED));
         }
     }

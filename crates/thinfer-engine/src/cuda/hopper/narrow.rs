@@ -10,14 +10,16 @@ use crate::error::EngineError;
 
 /// Channels that a block writes, of which the kernel knows these.
 const TILES: [usize; 3] = [64, 48, 32];
-/// Columns, rows and images of a chunk, with 256 pixels first and then, where there are such, with 128.
+/// Columns, rows and images of a chunk, with 256 pixels first and then, where there are such, with
+/// 128.
 const CHUNKS: [[usize; 3]; 5] = [[32, 8, 1], [16, 16, 1], [16, 8, 1], [8, 8, 4], [8, 8, 2]];
 /// Channels of which the library's tiles waste nothing.
 const WHOLE: usize = 128;
-/// What a product costs besides its channels, in channels: its pixels are read from shared memory all the same.
+/// What a product costs besides its channels, in channels: its pixels are read from shared memory
+/// all the same.
 const BESIDES: usize = 24;
-/// How much longer than with the likeliest tile a pass may be expected to take to be worth measuring, and how many
-/// tiles are.
+/// How much longer than with the likeliest tile a pass may be expected to take to be worth
+/// measuring, and how many tiles are.
 const WASTE: f64 = 1.4;
 const CANDIDATES: usize = 2;
 /// Into how many stages what is on its way is cut at most, as the kernel knows.
@@ -42,8 +44,8 @@ pub(crate) struct Cut {
 }
 
 impl Cut {
-    /// Those worth measuring, the likeliest first. None where pixels do not come in squares of eight, where the
-    /// filter is too large to be kept, and where the library's tiles fit exactly.
+    /// Those worth measuring, the likeliest first. None where pixels do not come in squares of
+    /// eight, where the filter is too large to be kept, and where the library's tiles fit exactly.
     pub(super) fn all(
         geometry: &Geometry,
         direction: Direction,
@@ -181,19 +183,19 @@ impl Narrow {
             launch.arg(map);
         }
         launch.arg(&to).arg(&shape);
-        // SAFETY: these are the arguments of `narrow`, and it writes as many channels of as many pixels as there
-        // are.
+        // SAFETY: these are the arguments of `narrow`, and it writes as many channels of as many
+        // pixels as there are.
         unsafe { launch.launch(config) }.named("narrow")?;
         Ok(())
     }
 }
 
-/// Whether the two pairs of groups must take turns: a pair begins a chunk of so many planes when the other pair has
-/// got all planes of the chunk before it.
+/// Whether the two pairs of groups must take turns: a pair begins a chunk of so many planes when
+/// the other pair has got all planes of the chunk before it.
 ///
-/// A pair waits for a stage by the parity of its turn. Where the stage had a plane of the other pair before, that plane
-/// may still be on its way, and the turn before that one has the parity that is waited for. Only where a stage belongs to one
-/// pair for good can this not happen.
+/// A pair waits for a stage by the parity of its turn. Where the stage had a plane of the other
+/// pair before, that plane may still be on its way, and the turn before that one has the parity
+/// that is waited for. Only where a stage belongs to one pair for good can this not happen.
 fn in_turn(planes: usize, stages: usize) -> bool {
     planes > 1 || !stages.is_multiple_of(2)
 }
@@ -231,7 +233,8 @@ mod tests {
         }
     }
 
-    /// One for each tile, size of a chunk and number of products of the last plane, however many channels are read.
+    /// One for each tile, size of a chunk and number of products of the last plane, however many
+    /// channels are read.
     #[test]
     fn few_kernels_do_for_all_channels() {
         let mut kernels = BTreeSet::new();

@@ -10,14 +10,16 @@ use crate::error::EngineError;
 
 /// Rows and columns of a square of pixels.
 pub(super) const SIDE: usize = 8;
-/// Channels that a block can write: forward all multiples of 16 from one to the other, and these for data.
+/// Channels that a block can write: forward all multiples of 16 from one to the other, and these
+/// for data.
 const WRITTEN: [usize; 2] = [32, 128];
 const WRITTEN_DATA: [usize; 2] = [64, 32];
 /// The most channels that are read.
 const MOST_READ: usize = 256;
 /// How many cuts are worth measuring.
 const CANDIDATES: usize = 2;
-/// Boxes that are on their way or being multiplied, at least and at most; the kernel knows the second.
+/// Boxes that are on their way or being multiplied, at least and at most; the kernel knows the
+/// second.
 const SLOTS: [usize; 2] = [4, 12];
 /// Threads of a block, of which all but the last 128 multiply.
 const THREADS: u32 = 384;
@@ -164,8 +166,8 @@ impl Strided {
             shared_mem_bytes: cut.memory() as u32,
         };
         launch.arg(&filter).arg(&to).arg(&shape);
-        // SAFETY: these are the arguments of `strided`, and it writes as many channels of as many pixels as there
-        // are.
+        // SAFETY: these are the arguments of `strided`, and it writes as many channels of as many
+        // pixels as there are.
         unsafe { launch.launch(config) }.named("strided")?;
         Ok(())
     }

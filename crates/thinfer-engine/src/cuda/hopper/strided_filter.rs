@@ -20,7 +20,8 @@ const STAGES: usize = 5;
 const THREADS: u32 = 512;
 /// How many tiles are worth measuring.
 const CANDIDATES: usize = 2;
-/// What a block does besides its squares, in squares, and how many bytes of sums take as long as one.
+/// What a block does besides its squares, in squares, and how many bytes of sums take as long as
+/// one.
 const BESIDES: f64 = 6.0;
 const SUMMED: f64 = 2e6;
 
@@ -35,8 +36,8 @@ pub(crate) struct Cut {
 }
 
 impl Cut {
-    /// Those worth measuring, the likeliest first: few tiles, because all of them read the same inputs, and small
-    /// ones. None where pixels do not come in squares.
+    /// Those worth measuring, the likeliest first: few tiles, because all of them read the same
+    /// inputs, and small ones. None where pixels do not come in squares.
     pub(super) fn all(geometry: &Geometry, multiprocessors: usize) -> Vec<Cut> {
         let Some(squares) = squares(geometry) else { return Vec::new() };
         let mut tiles = TILES;
@@ -101,7 +102,8 @@ impl Filter {
         self.cut.splits * self.geometry.filter.iter().product::<usize>() * 4
     }
 
-    /// Puts it on a stream, for input, filter gradient in f32, output gradient and workspace at these addresses.
+    /// Puts it on a stream, for input, filter gradient in f32, output gradient and workspace at
+    /// these addresses.
     pub(super) fn run(
         &self,
         stream: &CudaStream,
@@ -122,7 +124,8 @@ impl Filter {
         };
         let mut parts = stream.launch_builder(&self.parts);
         parts.arg(&x).arg(&dy).arg(&partial).arg(&shape);
-        // SAFETY: these are the arguments of `filter_parts`, and the workspace has room for its sums.
+        // SAFETY: these are the arguments of `filter_parts`, and the workspace has room for its
+        // sums.
         unsafe { parts.launch(config) }.named("filter_parts")?;
         add_up(stream, &self.sum, [outputs, inputs, self.stored], [workspace, dw], cut.splits)
     }

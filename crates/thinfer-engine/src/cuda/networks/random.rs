@@ -43,8 +43,8 @@ impl Drawn {
         let shape = Shape { height: draw(3, 17), width: draw(3, 17), channels: draw(1, 9) };
         let (bias, relu) = (draw(0, 1) == 1, draw(0, 1) == 1);
         let pool = (draw(0, 1) == 1).then(|| draw(2, 3));
-        // Of an even side, half would put whole columns of the result into the padding, where all numbers
-        // are nearly the same: a maximum of those is chance.
+        // Of an even side, half would put whole columns of the result into the padding, where all
+        // numbers are nearly the same: a maximum of those is chance.
         let most = |side: usize| if pool.is_some() { (side - 1) / 2 } else { side / 2 };
         let mut layer = |largest: usize, furthest: usize| {
             let size = [draw(1, largest), draw(1, largest)];

@@ -1,6 +1,6 @@
-//! Work beside that of others, as several runs of one process have it. Convolutions by kernels of our own while others use
-//! the memory: fetches end late and in another order then, and the bits must stay the same. Captures of graphs while
-//! others open and close the device.
+//! Work beside that of others, as several runs of one process have it. Convolutions by kernels of
+//! our own while others use the memory: fetches end late and in another order then, and the bits
+//! must stay the same. Captures of graphs while others open and close the device.
 
 use std::thread::{self, Builder};
 
@@ -14,8 +14,8 @@ use crate::cuda::error::{Named, call};
 use crate::cuda::hopper::{Cut, Own};
 use crate::error::EngineError;
 
-/// As in `own::CASES`: convolutions of residual networks, with one plane of channels and with several, in two, three
-/// and four stages.
+/// As in `own::CASES`: convolutions of residual networks, with one plane of channels and with
+/// several, in two, three and four stages.
 const CASES: [[usize; 7]; 5] = [
     [64, 32, 32, 64, 64, 1, 3],
     [64, 32, 32, 32, 48, 1, 3],
@@ -68,8 +68,8 @@ pub(super) fn crowded(gpu: &Gpu, extent: Extent) -> Result<Vec<Check>, EngineErr
     Ok(checks)
 }
 
-/// Captures a copy again and again while another thread opens and closes the device: libraries wait for the whole device
-/// then, which must not meet a capture.
+/// Captures a copy again and again while another thread opens and closes the device: libraries wait
+/// for the whole device then, which must not meet a capture.
 fn captures(gpu: &Gpu, extent: Extent) -> Result<Check, EngineError> {
     let opened = if extent == Extent::Quick { 2 } else { 10 };
     let from = gpu.zeros::<u8>(1 << 10)?;

@@ -25,8 +25,8 @@ const LIMIT: f64 = 5e-6;
 /// How many numbers of a step are compared: no multiple of a tile.
 const N: usize = 5000;
 
-/// Seed, chain, stream, step and first index. The step after the third one carries into the high word,
-/// and the last indices are the largest that a kernel can have.
+/// Seed, chain, stream, step and first index. The step after the third one carries into the high
+/// word, and the last indices are the largest that a kernel can have.
 const PLACES: [(u64, u32, Stream, u64, usize); 6] = [
     (0, 0, Stream::Sampler, 0, 0),
     (7, 1, Stream::Sampler, 12_345, (1 << 20) + 1280),

@@ -1,5 +1,5 @@
-//! Convolutions by kernels of our own: every cut that a plan would measure is compared, whichever it would choose, and the
-//! plain kernels that stand in where a library has none.
+//! Convolutions by kernels of our own: every cut that a plan would measure is compared, whichever
+//! it would choose, and the plain kernels that stand in where a library has none.
 
 use cudarc::driver::CudaSlice;
 
@@ -15,8 +15,8 @@ use crate::cuda::step::{Arg, Place};
 use crate::error::EngineError;
 use crate::noise::{Key, Stream};
 
-/// Batch, height, width, inputs, outputs, stride and side of the filter: one image and many, sides of no multiple of eight, tiles that
-/// reach beyond the channels, and shapes of real networks.
+/// Batch, height, width, inputs, outputs, stride and side of the filter: one image and many, sides
+/// of no multiple of eight, tiles that reach beyond the channels, and shapes of real networks.
 const CASES: [[usize; 7]; 35] = [
     [1, 1, 1, 32, 16, 1, 3],
     [1, 5, 7, 24, 8, 1, 3],
@@ -200,8 +200,8 @@ impl Tensors {
         result.into_iter().enumerate().filter(|(at, _)| kept(*at)).map(|(_, v)| v as f32).collect()
     }
 
-    /// On the device, and where they lie there. What the pass writes is poisoned, so that an element which is not
-    /// written shows, and begins so many bytes into its buffer.
+    /// On the device, and where they lie there. What the pass writes is poisoned, so that an
+    /// element which is not written shows, and begins so many bytes into its buffer.
     pub(super) fn upload(
         &self,
         gpu: &Gpu,
@@ -225,7 +225,8 @@ impl Tensors {
         Ok((buffers, places))
     }
 
-    /// Twice, a filter gradient the second time at an address that is not aligned: the bits must be the same.
+    /// Twice, a filter gradient the second time at an address that is not aligned: the bits must be
+    /// the same.
     fn on_gpu(
         &self,
         gpu: &Gpu,

@@ -1,27 +1,29 @@
 //! Values that keep a network away from its kinks.
 //!
-//! Rounding that moves a value over the kink of a ReLU, or past its neighbour in a maximum, moves its
-//! whole gradient, and no tight limit can be held. Here nearly every unit in front of a ReLU is clearly
-//! on or off, and the numbers under a window of max pooling are clearly apart.
+//! Rounding that moves a value over the kink of a ReLU, or past its neighbour in a maximum, moves
+//! its whole gradient, and no tight limit can be held. Here nearly every unit in front of a ReLU is
+//! clearly on or off, and the numbers under a window of max pooling are clearly apart.
 
 use crate::network::{Curve, Family, List, Network, Node, NodeId, Op};
 use crate::noise::{Key, Stream};
 use crate::shape::Window;
 
-/// How far from zero the units in front of a ReLU are, as a part of how far they reach around their mean.
+/// How far from zero the units in front of a ReLU are, as a part of how far they reach around their
+/// mean.
 const CLEAR: f64 = 1.2;
 /// How many standard deviations a sum of many numbers reaches.
 const REACH: f64 = 3.2;
-/// The weight that leads in every channel of a convolution: what the channel gives is then bounded as what
-/// it reads is, which a sum of many numbers is not. Small enough that a tanh behind it keeps levels
-/// apart.
+/// The weight that leads in every channel of a convolution: what the channel gives is then bounded
+/// as what it reads is, which a sum of many numbers is not. Small enough that a tanh behind it
+/// keeps levels apart.
 const LEAD: f32 = 0.5;
 /// What is left of its other weights, and in front of a maximum.
 const REST: f32 = 0.1;
 const REST_BEFORE_MAXIMUM: f32 = 0.004;
 /// What is left of the scales of norms in front of a maximum, where a tanh may follow.
 const SCALE: f32 = 0.5;
-/// Levels that the pixels of a square of `SIDE` by `SIDE` take, each once, and how far they are apart.
+/// Levels that the pixels of a square of `SIDE` by `SIDE` take, each once, and how far they are
+/// apart.
 const SIDE: usize = 4;
 const APART: f32 = 0.2;
 /// The standard deviation of what is added to the levels.
@@ -50,8 +52,8 @@ fn key(seed: u64) -> Key {
     Key::new(seed, 0, Stream::Mask)
 }
 
-/// Moves biases and shifts in front of every ReLU so that half of the channels are on and half are off,
-/// and lets one weight lead in every channel of a convolution.
+/// Moves biases and shifts in front of every ReLU so that half of the channels are on and half are
+/// off, and lets one weight lead in every channel of a convolution.
 pub(super) fn settle(network: &Network, weights: &mut [f32]) {
     let pooled = in_front_of_maxima(network);
     let mut known: Vec<Vec<Moments>> = Vec::new();
@@ -89,8 +91,9 @@ pub(super) fn settle(network: &Network, weights: &mut [f32]) {
     }
 }
 
-/// Bounded inputs for a network with convolutions. Where it takes maxima, the pixels that lead within any
-/// `SIDE` by `SIDE` outputs of the layers in front of the first one have levels that are clearly apart.
+/// Bounded inputs for a network with convolutions. Where it takes maxima, the pixels that lead
+/// within any `SIDE` by `SIDE` outputs of the layers in front of the first one have levels that are
+/// clearly apart.
 pub(super) fn levels(network: &Network, noise: &mut [f32]) {
     let nodes = network.nodes();
     if !nodes.iter().any(|n| matches!(n.op, Op::Conv2d { .. })) {
@@ -133,7 +136,8 @@ fn in_front_of_maxima(network: &Network) -> Vec<bool> {
     reaches
 }
 
-/// One weight of every output leads, of a channel that varies and of a place that is never in the padding.
+/// One weight of every output leads, of a channel that varies and of a place that is never in the
+/// padding.
 fn lead(network: &Network, at: usize, known: &[Vec<Moments>], rest: f32, weights: &mut [f32]) {
     let node = &network.nodes()[at];
     let Op::Conv2d { weight, window, .. } = node.op else { return };
@@ -156,8 +160,8 @@ fn lead(network: &Network, at: usize, known: &[Vec<Moments>], rest: f32, weights
     }
 }
 
-/// Weights of channels that are on come in pairs that cancel their means: else the means would rule the
-/// classes, and little would be left for a gradient to say.
+/// Weights of channels that are on come in pairs that cancel their means: else the means would rule
+/// the classes, and little would be left for a gradient to say.
 fn balance(inputs: &[Moments], weights: &mut [f32]) {
     let on: Vec<usize> = (0..inputs.len()).filter(|&c| inputs[c].mean > inputs[c].sd).collect();
     for place in weights.chunks_exact_mut(inputs.len()) {
@@ -260,7 +264,8 @@ fn moments(
     }
 }
 
-/// A weighted sum: the largest term reaches as far as it does, all others together as a normal number.
+/// A weighted sum: the largest term reaches as far as it does, all others together as a normal
+/// number.
 fn sum<'a>(bias: f64, terms: impl Iterator<Item = (&'a f32, &'a Moments)>) -> Moments {
     let (mut mean, mut variance, mut largest) = (bias, 0.0, (0.0, 0.0));
     for (w, from) in terms {

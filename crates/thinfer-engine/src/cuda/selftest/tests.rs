@@ -34,8 +34,8 @@ fn length(param: &Param, outcome: &Outcome) -> f64 {
     norm(outcome.gradient[param.range()].iter().map(|g| f64::from(*g)))
 }
 
-/// Every limit is below its cap, those of weights as a part of their own gradient, and most of these are far
-/// below.
+/// Every limit is below its cap, those of weights as a part of their own gradient, and most of
+/// these are far below.
 #[test]
 fn limits_of_gradients_stay_below_their_caps() {
     for precision in ALL {
@@ -75,7 +75,8 @@ fn rounding_of_f32_stays_within_its_limit() {
     }
 }
 
-/// There is no cliff: with all the noise that a limit allows for, gradients of weights stay near it.
+/// There is no cliff: with all the noise that a limit allows for, gradients of weights stay near
+/// it.
 #[test]
 fn away_from_kinks_gradients_move_in_proportion() {
     for case in with_kinks() {
@@ -90,7 +91,8 @@ fn away_from_kinks_gradients_move_in_proportion() {
     }
 }
 
-/// A gradient that is wrong in a quarter of its elements, or that is of the wrong sign, does not pass.
+/// A gradient that is wrong in a quarter of its elements, or that is of the wrong sign, does not
+/// pass.
 #[test]
 fn a_wrong_gradient_does_not_pass() {
     for case in with_kinks().take(4) {
@@ -104,7 +106,8 @@ fn a_wrong_gradient_does_not_pass() {
         assert!(pass(&expected));
         for param in trained(&case.network).filter(|param| param.role.is_weight()) {
             let mut got = Outcome { gradient: expected.gradient.clone(), ..Outcome::default() };
-            // Every fourth in the order of their sizes: in the order of their places they may say little.
+            // Every fourth in the order of their sizes: in the order of their places they may say
+            // little.
             let mut order: Vec<usize> = param.range().collect();
             order.sort_by(|a, b| {
                 expected.gradient[*b].abs().total_cmp(&expected.gradient[*a].abs())

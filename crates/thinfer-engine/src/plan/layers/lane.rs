@@ -92,8 +92,8 @@ impl<T: Real> Lane<T> {
         }
     }
 
-    /// Tells whose rows it has: in training those from `first` on of a batch, one for each member in
-    /// turn, otherwise all of the member that `draw` names.
+    /// Tells whose rows it has: in training those from `first` on of a batch, one for each member
+    /// in turn, otherwise all of the member that `draw` names.
     pub(crate) fn number(
         &mut self,
         mixture: Option<Mixture>,

@@ -103,6 +103,20 @@ fn residual() -> Network {
     b.finish(out, Loss::CrossEntropy { smoothing: 0.1 }).unwrap()
 }
 
+/// Means of windows that overlap and of such as tile the image, on a graph with two readers.
+fn averages() -> Network {
+    let mut b = image(7, 6, 2);
+    let h = b.conv2d("conv1", b.input(), 3, Window::square(3, 1, 1)).unwrap();
+    let h = b.tanh(h).unwrap();
+    let window = Window { size: [3, 2], stride: [1, 2], padding: [1, 1] };
+    let h = b.average_pool(h, window).unwrap();
+    let r = b.average_pool(h, Window::square(3, 1, 1)).unwrap();
+    let h = b.add(h, r).unwrap();
+    let h = b.average_pool(h, Window::square(2, 2, 0)).unwrap();
+    let out = b.linear("fc", h, 3).unwrap();
+    b.finish(out, Loss::cross_entropy()).unwrap()
+}
+
 /// A block that reads some channels of a stream and writes others, as shrunk networks have them.
 fn indexed() -> Network {
     let mut b = image(6, 5, 2);
@@ -263,6 +277,7 @@ fn gradients_of_whole_networks_are_right() {
     for rows in [2, 5, 19] {
         check_gradient(&residual(), rows);
         check_gradient(&indexed(), rows);
+        check_gradient(&averages(), rows);
         check_gradient(&picked(), rows);
     }
     check_gradient(&lenet(12), 3);
@@ -439,19 +454,18 @@ fn not_a_number_stays_visible() {
 
 // In PyTorch 2.15:
 //
-// import torch, torch.nn as nn, torch.nn.functional as F
-// torch.set_default_dtype(torch.float64)
-// x = ((torch.arange(2*5*4*2) * 37 % 23).double() / 8 - 1).reshape(2, 5, 4, 2)           # NHWC
-// w = ((torch.arange(3*3*3*2) * 29 % 19).double() / 16 - 0.5).reshape(3, 3, 3, 2)        # out, kh, kw, in
-// conv = nn.Conv2d(2, 3, 3, stride=1, padding=1, bias=False); conv.weight.data = w.permute(0, 3, 1, 2).contiguous()
-// bn = nn.BatchNorm2d(3); bn.weight.data = torch.tensor([1., .5, -1.]); bn.bias.data = torch.tensor([.1, .2, .3])
-// fc = nn.Linear(3, 2); fc.weight.data = torch.tensor([[1., -1., .5], [-.5, 2., 1.]]); fc.bias.data = torch.tensor([0., .25])
-// def net(x): return fc(F.max_pool2d(torch.relu(bn(conv(x.permute(0, 3, 1, 2)))), 3, 2, 1).mean((2, 3)))
-// loss = F.cross_entropy(net(x), torch.tensor([1, 0]), label_smoothing=0.2)
-// loss.backward()
-// print(loss.item()); print(conv.weight.grad.permute(0, 2, 3, 1).flatten()[:4].tolist(), bn.weight.grad.tolist(), bn.bias.grad.tolist())
-// print(bn.running_mean.tolist(), bn.running_var.tolist())
-// bn.eval(); print(net(x).flatten().tolist())
+// import torch, torch.nn as nn, torch.nn.functional as F torch.set_default_dtype(torch.float64) x =
+// ((torch.arange(2*5*4*2) * 37 % 23).double() / 8 - 1).reshape(2, 5, 4, 2)           # NHWC w =
+// ((torch.arange(3*3*3*2) * 29 % 19).double() / 16 - 0.5).reshape(3, 3, 3, 2)        # out, kh, kw,
+// in conv = nn.Conv2d(2, 3, 3, stride=1, padding=1, bias=False); conv.weight.data = w.permute(0, 3,
+// 1, 2).contiguous() bn = nn.BatchNorm2d(3); bn.weight.data = torch.tensor([1., .5, -1.]);
+// bn.bias.data = torch.tensor([.1, .2, .3]) fc = nn.Linear(3, 2); fc.weight.data =
+// torch.tensor([[1., -1., .5], [-.5, 2., 1.]]); fc.bias.data = torch.tensor([0., .25]) def net(x):
+// return fc(F.max_pool2d(torch.relu(bn(conv(x.permute(0, 3, 1, 2)))), 3, 2, 1).mean((2, 3))) loss =
+// F.cross_entropy(net(x), torch.tensor([1, 0]), label_smoothing=0.2) loss.backward()
+// print(loss.item()); print(conv.weight.grad.permute(0, 2, 3, 1).flatten()[:4].tolist(),
+// bn.weight.grad.tolist(), bn.bias.grad.tolist()) print(bn.running_mean.tolist(),
+// bn.running_var.tolist()) bn.eval(); print(net(x).flatten().tolist())
 #[test]
 fn numbers_are_those_of_pytorch() {
     let mut b = image(5, 4, 2);

@@ -6,8 +6,9 @@ use thinfer_data::{Error, Result};
 use crate::export::graph_io::Fed;
 
 /// The operations that a graph may have; nothing else of the runtime is linked.
-const OPERATIONS: [&dyn RegisterOp; 23] = [
+const OPERATIONS: [&dyn RegisterOp; 24] = [
     &ops::Add,
+    &ops::AveragePool,
     &ops::BatchNormalization,
     &ops::Cast,
     &ops::Concat,

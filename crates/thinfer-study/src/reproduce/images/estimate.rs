@@ -155,8 +155,8 @@ fn whole_rows(config: &Config) -> (usize, usize) {
     }
 }
 
-/// Training and test images that the network sees in an epoch, without looking at them. Every member
-/// of a Rank-1 BNN sees them all, and in tests every draw does.
+/// Training and test images that the network sees in an epoch, without looking at them. Every
+/// member of a Rank-1 BNN sees them all, and in tests every draw does.
 fn images(config: &Config) -> (usize, usize) {
     let (train, test) = whole_rows(config);
     let method = &config.method;
@@ -179,7 +179,8 @@ pub(super) fn problem(config: &Config) -> Problem<'static> {
     Problem { train_rows, fingerprint: 0, inputs: ProblemInputs::Image { shape, classes } }
 }
 
-/// Classes of a folder of images, each a folder of its own; those of ImageNet where it is not there.
+/// Classes of a folder of images, each a folder of its own; those of ImageNet where it is not
+/// there.
 fn folders(config: &Config) -> usize {
     let path = Path::new(config.data.path.as_deref().unwrap_or_default());
     let train = path.join("train");
@@ -278,8 +279,8 @@ fn between(points: &[(f64, f64)], at: f64) -> f64 {
     }
 }
 
-/// About what a run leaves on disk: its samples with their masks, and two checkpoints of weights and
-/// two numbers of state.
+/// About what a run leaves on disk: its samples with their masks, and two checkpoints of weights
+/// and two numbers of state.
 fn bytes(config: &Config) -> Result<u64> {
     let weights = network(config)?.params().len() as u64;
     let cycles = config.schedule.step_size.schedule(1).cycles(config.train.epochs);

@@ -1,8 +1,8 @@
-//! Tables 1 to 3 of the paper, run again: image networks, dense and pruned, the paper's accuracy beside
-//! ours.
+//! Tables 1 to 3 of the paper, run again: image networks, dense and pruned, the paper's accuracy
+//! beside ours.
 //!
-//! A row is a shipped configuration. What is finished is kept and not done again, and a run that was
-//! interrupted goes on to the bits that it would have had.
+//! A row is a shipped configuration. What is finished is kept and not done again, and a run that
+//! was interrupted goes on to the bits that it would have had.
 
 mod budget;
 mod estimate;
@@ -55,8 +55,8 @@ pub struct Setting<'a> {
     pub out: &'a Path,
     /// Runs at a time; `None` is one a core on the CPU, and one on a GPU.
     pub jobs: Option<usize>,
-    /// Whether checkpoints and samples of a run go when its result is written: a wide network leaves
-    /// gigabytes of them.
+    /// Whether checkpoints and samples of a run go when its result is written: a wide network
+    /// leaves gigabytes of them.
     pub discard_samples: bool,
     /// Where to compute.
     pub device: Device,
@@ -175,7 +175,8 @@ fn check_place(config: &Config) -> Result<()> {
     )))
 }
 
-/// The table of the runs that `out` holds; nothing is run or written, and what is not there is missing.
+/// The table of the runs that `out` holds; nothing is run or written, and what is not there is
+/// missing.
 pub fn collect(plan: &Plan, out: &Path) -> Result<Measured> {
     let kept = plan.jobs()?.iter().map(|job| job.kept(out)).collect::<Result<Vec<_>>>()?;
     Ok(plan.table_of(kept.into_iter().flatten().collect(), Vec::new()))

@@ -123,7 +123,8 @@ impl PaperTable {
     /// The rows that `wanted` names, in the order of the table; those of the paper without any.
     ///
     /// A name is a network, a method, a sparsity in per cent or several of them as in the name of
-    /// the row; a whole name takes that row alone. What the paper does not have is only taken where its method is named.
+    /// the row; a whole name takes that row alone. What the paper does not have is only taken where
+    /// its method is named.
     pub fn choose(self, wanted: &[String]) -> Result<Vec<Row>> {
         let mut rows = self.rows();
         if wanted.is_empty() {

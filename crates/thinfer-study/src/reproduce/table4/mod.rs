@@ -1,5 +1,5 @@
-//! Table 4 of the paper, run again: independent data sets, the paper's number beside ours, and beside
-//! the paper's rows what a practitioner would try first.
+//! Table 4 of the paper, run again: independent data sets, the paper's number beside ours, and
+//! beside the paper's rows what a practitioner would try first.
 
 mod outcome;
 mod plan;

@@ -19,8 +19,9 @@ use super::row::Row;
 use super::summary::Table4;
 use crate::selectors::Selector;
 
-/// Multiply-adds a second of one core in training, for estimates: between what the narrow first layer
-/// of the paper's networks reaches on an Intel Xeon with AVX-512 and what coordinate descent does.
+/// Multiply-adds a second of one core in training, for estimates: between what the narrow first
+/// layer of the paper's networks reaches on an Intel Xeon with AVX-512 and what coordinate descent
+/// does.
 const MULTIPLY_ADDS_A_SECOND: f64 = 8e9;
 
 const FIXED: Fixed = Fixed {
@@ -100,8 +101,9 @@ impl Plan {
             "chains=1".to_owned(),
         ];
         if (example, row) == (Example::Example2, Row::Dpf) {
-            // What DFP prunes is gone, so Example 2 prunes late, at 0.003. With feedback a group can
-            // come back, and the threshold has to stand clear of what pushes pruned weights about.
+            // What DFP prunes is gone, so Example 2 prunes late, at 0.003. With feedback a group
+            // can come back, and the threshold has to stand clear of what pushes pruned weights
+            // about.
             overrides.push("prune.hard_threshold=0.01".to_owned());
         }
         let of_a_row = |text: &&String| Row::ALL.iter().any(|row| row.setting(text).is_some());
@@ -194,8 +196,8 @@ impl Plan {
         Ok(work / MULTIPLY_ADDS_A_SECOND)
     }
 
-    /// Where the result of a run is kept. The fingerprint is part of the name, so that runs with other
-    /// settings lie side by side.
+    /// Where the result of a run is kept. The fingerprint is part of the name, so that runs with
+    /// other settings lie side by side.
     pub(super) fn path(&self, folder: &Path, job: Job) -> Result<PathBuf> {
         let Job { example, row, repeat } = job;
         let settings = self.fingerprint(job)?;
@@ -220,8 +222,8 @@ impl Plan {
         }
     }
 
-    /// Writes the table of all runs in `folder` with these settings, also of designs, rows and seeds
-    /// that this plan does not ask for; says where.
+    /// Writes the table of all runs in `folder` with these settings, also of designs, rows and
+    /// seeds that this plan does not ask for; says where.
     pub(super) fn write_table(
         &self,
         folder: &Path,

@@ -94,9 +94,9 @@ fn hidden(example: Example) -> Vec<usize> {
     }
 }
 
-/// As published for the three examples; the other regressions take the settings of Example 2. Of the two
-/// activations that are published for Examples 2 and 3, the one with the larger evidence on the first
-/// two repeats.
+/// As published for the three examples; the other regressions take the settings of Example 2. Of
+/// the two activations that are published for Examples 2 and 3, the one with the larger evidence on
+/// the first two repeats.
 fn splbnn(example: Example) -> Splbnn {
     if example == Example::Example1 {
         return Splbnn::default();
@@ -128,8 +128,8 @@ pub struct Printed {
 /// What the paper prints; FNDR is 0 in all of it.
 ///
 /// Deviation: FDR and numbers of selected variables of Examples 1 and 3 are interchanged in print
-/// (Example 1 has 5 variables that matter and Example 3 has 4); here they are as they must have been
-/// meant.
+/// (Example 1 has 5 variables that matter and Example 3 has 4); here they are as they must have
+/// been meant.
 pub fn printed(example: Example, row: Row) -> Option<Printed> {
     let clean = |score, selected| Some(Printed { score, fdr: 0.0, selected });
     match (example, row) {

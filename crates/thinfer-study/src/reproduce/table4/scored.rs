@@ -11,8 +11,8 @@ use thinfer_engine::{Arena, Param};
 use thinfer_run::config::Config;
 use thinfer_run::experiment::freeze_after_epochs;
 
-/// A method that does what the one under it does. Before every epoch in which that one may prune, it
-/// notes the mean square of the weights that read each input: the number that is compared with
+/// A method that does what the one under it does. Before every epoch in which that one may prune,
+/// it notes the mean square of the weights that read each input: the number that is compared with
 /// `prune.hard_threshold`.
 pub(super) struct Scored {
     method: Arc<dyn Method>,

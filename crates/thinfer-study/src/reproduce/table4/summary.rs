@@ -127,8 +127,8 @@ impl Plan {
                     continue;
                 }
                 rows.push(line(example, row, seeds.len(), &of_line));
-                // Selectors take their data from it, DFP and DPF all of it; only theirs can be scaled
-                // down.
+                // Selectors take their data from it, DFP and DPF all of it; only theirs can be
+                // scaled down.
                 let em_mcmc = matches!(row, Row::Dfp | Row::Dpf);
                 if em_mcmc || !configs.contains_key(example.name()) {
                     let of = if em_mcmc { Row::Dfp } else { row };
@@ -225,7 +225,8 @@ mod tests {
         }
     }
 
-    /// x1 to x5 matter. Shares are averaged over repeats, and besides counted over all of them together.
+    /// x1 to x5 matter. Shares are averaged over repeats, and besides counted over all of them
+    /// together.
     #[test]
     fn a_line_has_means_over_repeats_and_pooled_shares() {
         let runs = [run(1, &[0, 1, 2, 3, 4], 1.0), run(2, &[0, 1, 2, 7, 8, 9, 10, 11, 12], 3.0)];

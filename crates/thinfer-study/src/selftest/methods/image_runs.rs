@@ -24,14 +24,14 @@ const LIMIT: f64 = 5e-3;
 
 const SHAPE: Shape = Shape { height: 8, width: 8, channels: 3 };
 
-/// The share of marks that may differ: a last bit decides which of two weights of nearly the same size is
-/// pruned, where they are pruned one by one.
+/// The share of marks that may differ: a last bit decides which of two weights of nearly the same
+/// size is pruned, where they are pruned one by one.
 pub(super) fn swapped(name: &str) -> f64 {
     if name.contains("sparse") { 0.01 } else { 0.0 }
 }
 
-/// Seeds are such that no activation is so near to the kink of its ReLU that rounding moves it across; a test
-/// holds them to that.
+/// Seeds are such that no activation is so near to the kink of its ReLU that rounding moves it
+/// across; a test holds them to that.
 pub(super) const METHODS: &[(&str, &[&str])] = &[
     ("SGD", &["method.kind=sgd", "schedule.step_size.value=0.02", "seed=11"]),
     ("cSGLD", &["method.kind=csgld", "method.sampling_epochs=1"]),
@@ -61,8 +61,8 @@ pub(super) const METHODS: &[(&str, &[&str])] = &[
     ("Algorithm 3, DFP, frozen and shrunk", &freezing("prune.shrink=always")),
 ];
 
-/// Three cycles of an epoch each, so that the last one has some layers frozen. Few groups, so that no
-/// last bit decides which have settled.
+/// Three cycles of an epoch each, so that the last one has some layers frozen. Few groups, so that
+/// no last bit decides which have settled.
 const fn freezing(shrink: &'static str) -> [&'static str; 8] {
     [
         shrink,

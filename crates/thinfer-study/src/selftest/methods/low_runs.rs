@@ -1,10 +1,10 @@
-//! Steps in bf16: every method's update against the CPU's on the same gradients, and the bf16 copy that
-//! the network reads.
+//! Steps in bf16: every method's update against the CPU's on the same gradients, and the bf16 copy
+//! that the network reads.
 //!
-//! Gradients in bf16 differ from the CPU's by a few hundredths, and where networks have kinks by more;
-//! those of every operation are compared elsewhere. Here the CPU follows with the GPU's own gradients, so
-//! that weights, state and marks are held as tightly as in f32, and the losses say that the network read
-//! the weights of the step.
+//! Gradients in bf16 differ from the CPU's by a few hundredths, and where networks have kinks by
+//! more; those of every operation are compared elsewhere. Here the CPU follows with the GPU's own
+//! gradients, so that weights, state and marks are held as tightly as in f32, and the losses say
+//! that the network read the weights of the step.
 
 use std::sync::Arc;
 
@@ -24,8 +24,8 @@ use super::{LIMIT, relative};
 
 /// What a loss in bf16 may differ by: rounding to 8 bits between a handful of layers.
 const LOSS_LIMIT: f64 = 2e-2;
-/// Rows of a batch with members, so that all runs have convolutions of one size. An epoch is one step,
-/// after which the host sees everything.
+/// Rows of a batch with members, so that all runs have convolutions of one size. An epoch is one
+/// step, after which the host sees everything.
 const ROWS: usize = 96;
 /// Steps of a run.
 const STEPS: &str = "train.epochs=4";
@@ -121,8 +121,9 @@ impl Follower {
     }
 }
 
-/// The largest difference of weights, of what the network reads and of the state, each relative to its
-/// largest value; infinite where more than this share of the marks differ, which do not count otherwise.
+/// The largest difference of weights, of what the network reads and of the state, each relative to
+/// its largest value; infinite where more than this share of the marks differ, which do not count
+/// otherwise.
 fn worst(cpu: &Arena, cuda: &Arena, swapped: f64) -> f64 {
     let same: Vec<bool> = cpu.marks().iter().zip(cuda.marks()).map(|(a, b)| a == b).collect();
     let differ = same.iter().filter(|same| !**same).count();
@@ -147,8 +148,8 @@ fn worst(cpu: &Arena, cuda: &Arena, swapped: f64) -> f64 {
     worst
 }
 
-/// How many numbers of the bf16 copy are not what the network reads, rounded to the nearest and ties to
-/// even.
+/// How many numbers of the bf16 copy are not what the network reads, rounded to the nearest and
+/// ties to even.
 fn other_bits(arena: &Arena, low: &[u16]) -> usize {
     let round = |value: f32| {
         let bits = value.to_bits();

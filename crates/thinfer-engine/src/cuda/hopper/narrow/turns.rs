@@ -1,4 +1,5 @@
-//! A model of the barriers of `kernels/narrow.cu`: every order in which fetches and pairs of groups can go on is tried.
+//! A model of the barriers of `kernels/narrow.cu`: every order in which fetches and pairs of groups
+//! can go on is tried.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +8,8 @@ use super::in_turn;
 /// More chunks than the stages and two pairs can have under way.
 const CHUNKS: u8 = 9;
 
-/// Barriers count how often they have completed. A wait for a parity passes where the turn under way has the other one.
+/// Barriers count how often they have completed. A wait for a parity passes where the turn under
+/// way has the other one.
 fn passes(completed: u8, parity: u8) -> bool {
     completed % 2 != parity
 }
@@ -139,7 +141,8 @@ fn no_pair_reads_what_has_not_come() {
     }
 }
 
-/// One plane and three stages, as 64 channels of 32 by 32 pixels have: a fault on a GPU that several runs shared.
+/// One plane and three stages, as 64 channels of 32 by 32 pixels have: a fault on a GPU that
+/// several runs shared.
 #[test]
 fn without_turns_a_fetch_that_is_overtaken_is_read_too_early() {
     let found = Model { planes: 1, stages: 3, in_turn: false }.explore();
