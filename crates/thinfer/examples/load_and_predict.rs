@@ -46,13 +46,12 @@ fn new_rows() -> Table {
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<PathBuf> = std::env::args_os().skip(1).map(PathBuf::from).collect();
     let temporary = tempfile::tempdir()?;
-    let (folder, rows) = match &arguments[..] {
-        [folder, rows] => (folder.clone(), Some(rows)),
-        _ => {
-            let folder = temporary.path().join("run");
-            small_run(&folder)?;
-            (folder, None)
-        }
+    let (folder, rows) = if let [folder, rows] = &arguments[..] {
+        (folder.clone(), Some(rows))
+    } else {
+        let folder = temporary.path().join("run");
+        small_run(&folder)?;
+        (folder, None)
     };
     let (info, posterior) = open_posterior(&folder, &Silent)?;
     let options = info.table()?.schema.encoding.read_options();

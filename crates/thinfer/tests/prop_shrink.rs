@@ -78,7 +78,8 @@ fn plain_cnn(dice: &mut Dice) -> Built {
     }
     if dice.chance(0.5) {
         h = b.max_pool(h, Window::square(2, 2, 0))?;
-    } else if dice.chance(0.5) {
+    }
+    if dice.chance(0.3) {
         h = b.average_pool(h, Window::square(3, 1, 1))?;
     }
     if dice.chance(0.5) {
