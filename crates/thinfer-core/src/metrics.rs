@@ -9,6 +9,7 @@ mod calibration;
 mod chains;
 mod detection;
 mod erf;
+mod mixture;
 mod selective;
 mod uncertainty;
 
@@ -21,6 +22,7 @@ pub use calibration::{Calibration, ECE_BINS, ReliabilityBin, classwise_ece, ece,
 pub use chains::{bulk_ess, r_hat, tail_ess};
 pub use detection::{Detection, detect};
 pub use erf::{erf, erfc, normal_quantile};
+pub use mixture::Noise;
 pub use selective::{RiskCoverage, risk_coverage};
 pub use uncertainty::{Uncertainty, entropy, uncertainty};
 

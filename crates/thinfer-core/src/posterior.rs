@@ -9,7 +9,7 @@ use safetensors::tensor::{Dtype, TensorView};
 use thinfer_data::{Error, Result};
 use thinfer_engine::{Dataset, Loss, Network, Param, ParamTable, Plan, Scale};
 
-use crate::metrics;
+use crate::metrics::Noise;
 pub use kept::{SampleRule, Thin};
 pub use snapshot::Snapshot;
 
@@ -28,11 +28,13 @@ pub struct Posterior {
 /// What a posterior says about rows.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Predictive {
-    /// A mixture of normal distributions for each row.
+    /// A mixture of distributions of a number for each row.
     Regression {
+        /// What each member says about a number.
+        noise: Noise,
         /// `means[member][row]`
         means: Vec<Vec<f64>>,
-        /// The noise standard deviation of each member.
+        /// The noise standard deviation of each member, or what stands for it in `noise`.
         sigmas: Vec<f64>,
     },
     /// Class probabilities.
@@ -99,21 +101,17 @@ impl Posterior {
             plan.forward(&member.weights, &member.stats, data, 0..data.rows(), &mut raw)?;
             Ok(raw.clone())
         };
-        match self.network.loss() {
-            Loss::Gaussian { scale } => {
-                let mut means = Vec::new();
-                let mut sigmas = Vec::new();
-                for member in &self.members {
-                    means.push(each(member)?.into_iter().map(f64::from).collect());
-                    sigmas.push(match scale {
-                        Scale::Known(sigma) => *sigma,
-                        Scale::Learned { param, .. } => {
-                            f64::from(member.weights[self.network.params()[*param].offset]).exp()
-                        }
-                    });
-                }
-                Ok(Predictive::Regression { means, sigmas })
+        let loss = self.network.loss();
+        if let Some(noise) = Noise::of(loss) {
+            let mut means = Vec::new();
+            let mut sigmas = Vec::new();
+            for member in &self.members {
+                means.push(each(member)?.into_iter().map(|f| mean_of(loss, f)).collect());
+                sigmas.push(sigma_of(&self.network, &member.weights));
             }
+            return Ok(Predictive::Regression { noise, means, sigmas });
+        }
+        match loss {
             Loss::Bernoulli => {
                 let mut members = Vec::new();
                 for member in &self.members {
@@ -126,7 +124,7 @@ impl Posterior {
                 }
                 Ok(Predictive::Classes { classes: 2, members })
             }
-            Loss::CrossEntropy { .. } => {
+            _ => {
                 let mut members = Vec::new();
                 for member in &self.members {
                     members.push(each(member)?.chunks_exact(outputs).flat_map(softmax).collect());
@@ -134,6 +132,27 @@ impl Posterior {
                 Ok(Predictive::Classes { classes: outputs, members })
             }
         }
+    }
+}
+
+/// The mean of a number of which a network says `f`: a rate where it counts.
+pub fn mean_of(loss: &Loss, f: f32) -> f64 {
+    match loss {
+        Loss::Poisson { log_mean } | Loss::NegativeBinomial { log_mean, .. } => {
+            (f64::from(f) + log_mean).exp()
+        }
+        _ => f64::from(f),
+    }
+}
+
+/// The noise of a network with these weights; 1 where it has none.
+pub fn sigma_of(network: &Network, weights: &[f32]) -> f64 {
+    match network.loss().scale() {
+        Some(Scale::Known(sigma)) => *sigma,
+        Some(Scale::Learned { param, .. }) => {
+            f64::from(weights[network.params()[*param].offset]).exp()
+        }
+        None => 1.0,
     }
 }
 
@@ -165,15 +184,48 @@ impl Predictive {
         mean
     }
 
+    /// The same of some rows only.
+    #[must_use]
+    pub fn at_rows(&self, rows: &[usize]) -> Self {
+        let pick = |member: &Vec<f64>, width: usize| -> Vec<f64> {
+            rows.iter().flat_map(|row| &member[row * width..][..width]).copied().collect()
+        };
+        match self {
+            Predictive::Regression { noise, means, sigmas } => Predictive::Regression {
+                noise: *noise,
+                means: means.iter().map(|m| pick(m, 1)).collect(),
+                sigmas: sigmas.clone(),
+            },
+            Predictive::Classes { classes, members } => Predictive::Classes {
+                classes: *classes,
+                members: members.iter().map(|m| pick(m, *classes)).collect(),
+            },
+        }
+    }
+
+    /// The probability integral transform: P(Y ≤ y) of every row at its true value, uniform where
+    /// the prediction is calibrated. Of a count the middle of P(Y < y) and P(Y ≤ y). Regression
+    /// only.
+    pub fn below<T: Copy + Into<f64>>(&self, truth: &[T]) -> Option<Vec<f64>> {
+        let Predictive::Regression { noise, means, sigmas } = self else { return None };
+        let of_row = |(row, y): (usize, &T)| {
+            let column: Vec<f64> = means.iter().map(|m| m[row]).collect();
+            let below = |y: f64| noise.mixture_below(y, &column, sigmas);
+            let y: f64 = (*y).into();
+            if noise.counts() { 0.5 * (below(y - 1.0) + below(y)) } else { below(y) }
+        };
+        Some(truth.iter().enumerate().map(of_row).collect())
+    }
+
     /// The interval that holds `level` of the predictive mixture, row by row; regression only.
     pub fn interval(&self, level: f64) -> Option<(Vec<f64>, Vec<f64>)> {
-        let Predictive::Regression { means, sigmas } = self else { return None };
+        let Predictive::Regression { noise, means, sigmas } = self else { return None };
         let rows = means[0].len();
         let at = |q: f64| -> Vec<f64> {
             (0..rows)
                 .map(|row| {
                     let column: Vec<f64> = means.iter().map(|m| m[row]).collect();
-                    metrics::mixture_quantile(&column, sigmas, q).unwrap_or(f64::NAN)
+                    noise.quantile(&column, sigmas, q).unwrap_or(f64::NAN)
                 })
                 .collect()
         };

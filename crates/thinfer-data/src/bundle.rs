@@ -72,7 +72,15 @@ impl Schema {
     pub fn target_scale(&self) -> (f64, f64) {
         match self.target {
             Target::Number { mean, sd } => (mean, sd),
-            Target::Classes { .. } => (0.0, 1.0),
+            Target::Count { .. } | Target::Classes { .. } => (0.0, 1.0),
+        }
+    }
+
+    /// The mean count of the training rows, where the target is one.
+    pub fn count_mean(&self) -> Option<f64> {
+        match self.target {
+            Target::Count { mean } => Some(mean),
+            Target::Number { .. } | Target::Classes { .. } => None,
         }
     }
 }
@@ -150,7 +158,7 @@ impl Bundle {
         let given = task;
         let task = match given {
             TaskChoice::Auto => infer_task(table, target)?,
-            TaskChoice::Regression => Task::Regression,
+            TaskChoice::Regression | TaskChoice::Counts => Task::Regression,
             TaskChoice::Classification => Task::Classification,
         };
         let missing = table.missing();
@@ -194,7 +202,8 @@ impl Bundle {
         let (encoding, column_notes): (Encoding, Notes) = Encoding::learn(table, target, train)?;
         let learned = match whole {
             Target::Classes { .. } => whole,
-            Target::Number { .. } => Target::number(table, target, train)?,
+            _ if given == TaskChoice::Counts => Target::count(table, target, train)?,
+            Target::Number { .. } | Target::Count { .. } => Target::number(table, target, train)?,
         };
         let train_targets = learned.encode(table, target, train)?;
         let width = encoding.width();
@@ -203,10 +212,7 @@ impl Bundle {
         };
         let held_out = |rows: &[u32]| make(rows, learned.encode(table, target, rows)?);
         let train = make(train, train_targets)?;
-        let classes = match &learned {
-            Target::Classes { levels } => levels.len(),
-            Target::Number { .. } => 0,
-        };
+        let classes = learned.levels().len();
         Ok(Self {
             fingerprint: fingerprint(&[&train]),
             train_rows: train.rows(),
@@ -233,10 +239,7 @@ impl Bundle {
     ) -> Result<Self> {
         let columns = groups.len();
         let empty = Dataset::new(columns, 1, Vec::new(), Vec::new())?;
-        let (task, classes) = match &schema.target {
-            Target::Number { .. } => (Task::Regression, 0),
-            Target::Classes { levels } => (Task::Classification, levels.len()),
-        };
+        let (task, classes) = (schema.target.task(), schema.target.levels().len());
         Ok(Self {
             train: empty.clone(),
             validation: empty.clone(),

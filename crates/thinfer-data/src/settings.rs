@@ -115,5 +115,6 @@ impl DataKind {
 pub enum TaskChoice {
     Auto,
     Regression,
+    Counts,
     Classification,
 }

@@ -10,14 +10,14 @@ mod verdict;
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use thinfer_core::metrics::{self, ReliabilityBin, Selection, Sparsity};
+use thinfer_core::metrics::{self, Noise, ReliabilityBin, Selection, Sparsity};
 use thinfer_core::posterior::Snapshot;
 use thinfer_core::posterior::{Posterior, Predictive, SampleRule};
 use thinfer_core::shrink::{Layout, shrink};
 use thinfer_core::train::{ChainResult, live_inputs};
 use thinfer_data::{Bundle, Task};
 use thinfer_data::{Error, Result};
-use thinfer_engine::{Dataset, Loss, Network, NodeId, Op, Scale};
+use thinfer_engine::{Dataset, Network, NodeId, Op};
 
 use crate::config::Config;
 pub use blow_up::{blew_up, blown_up_chains, untrained_loss};
@@ -146,13 +146,13 @@ pub fn score(predictive: &Predictive, data: &Dataset, scale: (f64, f64)) -> Scor
     let truth = data.targets();
     let (_, sd) = scale;
     match predictive {
-        Predictive::Regression { means, sigmas } => {
+        Predictive::Regression { noise, means, sigmas } => {
             let interval = predictive.interval(LEVEL);
             Scores {
                 members: means.len(),
                 mse: metrics::mse(&predictive.mean(), truth).map(|m| m * sd * sd),
                 accuracy: None,
-                nll: metrics::gaussian_mixture_nll(means, sigmas, truth).map(|l| l + sd.ln()),
+                nll: noise.nll(means, sigmas, truth).map(|l| l + sd.ln()),
                 coverage90: interval
                     .and_then(|(low, high)| metrics::interval_coverage(&low, &high, truth)),
                 ece: None,
@@ -190,7 +190,19 @@ pub fn baseline(data: &Bundle) -> Scores {
             let mean = data.train.targets().iter().map(|y| f64::from(*y)).sum::<f64>() / n;
             let spread = data.train.targets().iter().map(|y| (f64::from(*y) - mean).powi(2));
             let sigma = (spread.sum::<f64>() / n).sqrt();
-            Predictive::Regression { means: vec![vec![mean; rows]], sigmas: vec![sigma] }
+            let means = vec![vec![mean; rows]];
+            if data.schema.count_mean().is_some() {
+                // A count that varies more than a Poisson's, where it does.
+                let excess = (sigma * sigma - mean).max(0.0) / (mean * mean);
+                let scale = excess.sqrt().max(1e-3);
+                Predictive::Regression {
+                    noise: Noise::NegativeBinomial,
+                    means,
+                    sigmas: vec![scale],
+                }
+            } else {
+                Predictive::Regression { noise: Noise::Normal, means, sigmas: vec![sigma] }
+            }
         }
         Task::Classification => {
             let mut counts = vec![0.0; data.classes];
@@ -295,13 +307,12 @@ fn convergence(
     let truth = data.test.targets();
     let rows = compared_rows(truth.len());
     let sampled = match predictive {
-        Predictive::Regression { means, sigmas } => {
+        Predictive::Regression { noise, means, sigmas } => {
             let one = |(f, sigma): (&Vec<f64>, &f64)| {
-                let nll = metrics::gaussian_mixture_nll(std::slice::from_ref(f), &[*sigma], truth);
+                let nll = noise.nll(std::slice::from_ref(f), &[*sigma], truth);
                 nll.map_or(f64::NAN, |nll| -nll - sd.ln())
             };
-            let learned =
-                matches!(all.network.loss(), Loss::Gaussian { scale: Scale::Learned { .. } });
+            let learned = all.network.loss().scale_param().is_some();
             let logs = || sigmas.iter().map(|sigma| sigma.ln() + sd.ln()).collect();
             Sampled {
                 samples: &samples,

@@ -11,9 +11,9 @@ use thinfer_core::train::{ChainSpec, Freezing, Schedules, Trace};
 use thinfer_data::{Bundle, Data, ImageData, Task};
 use thinfer_data::{Error, Result};
 use thinfer_engine::noise::{Key, Stream};
-use thinfer_engine::{Loss, Network, Shape};
+use thinfer_engine::{Loss, Network, Scale, Shape};
 
-use crate::config::{Config, Members, NoiseModel, PruneConfig};
+use crate::config::{Config, Likelihood, Members, ModelConfig, NoiseModel, PruneConfig};
 
 /// Records in a history, at most about this many.
 const RECORDS: usize = 500;
@@ -42,6 +42,8 @@ pub enum ProblemInputs<'a> {
         task: Task,
         /// How many classes, or 0.
         classes: usize,
+        /// The mean of the training rows, where the target is a count.
+        count_mean: Option<f64>,
         /// The variable that each column belongs to.
         groups: &'a [usize],
     },
@@ -56,8 +58,12 @@ pub enum ProblemInputs<'a> {
 
 impl<'a> From<&'a Bundle> for Problem<'a> {
     fn from(data: &'a Bundle) -> Self {
-        let inputs =
-            ProblemInputs::Table { task: data.task, classes: data.classes, groups: &data.groups };
+        let inputs = ProblemInputs::Table {
+            task: data.task,
+            classes: data.classes,
+            count_mean: data.schema.count_mean(),
+            groups: &data.groups,
+        };
         Self { train_rows: data.train_rows, fingerprint: data.fingerprint, inputs }
     }
 }
@@ -104,12 +110,8 @@ pub fn plain_network(config: &Config, data: Problem<'_>) -> Result<Network> {
             let problem = format!("is {}, but a table needs `mlp`", model.name);
             return Err(Error::config("model.name", problem));
         }
-        ProblemInputs::Table { task: Task::Regression, groups, .. } => {
-            let loss = match model.noise {
-                NoiseModel::Known => Loss::gaussian(model.noise_sigma),
-                NoiseModel::Learned => Loss::gaussian_learned(model.noise_sigma),
-            };
-            (groups.len(), 1, loss)
+        ProblemInputs::Table { task: Task::Regression, count_mean, groups, .. } => {
+            (groups.len(), 1, number_loss(model, count_mean)?)
         }
         ProblemInputs::Table { classes: 2, groups, .. } => (groups.len(), 1, Loss::Bernoulli),
         ProblemInputs::Table { classes, groups, .. } => {
@@ -118,6 +120,30 @@ pub fn plain_network(config: &Config, data: Problem<'_>) -> Result<Network> {
         }
     };
     Ok(mlp(columns, &model.hidden, model.activation, outputs, loss)?)
+}
+
+/// The likelihood of a number, or of a count with this mean.
+fn number_loss(model: &ModelConfig, count_mean: Option<f64>) -> Result<Loss> {
+    let scale = match model.noise {
+        NoiseModel::Known => Scale::Known(model.noise_sigma),
+        NoiseModel::Learned => Scale::Learned { start: model.noise_sigma, param: 0 },
+    };
+    let refuse = |problem: &str| Err(Error::config("model.likelihood", problem));
+    Ok(match (model.likelihood, count_mean) {
+        (None | Some(Likelihood::Normal), None) => Loss::Gaussian { scale },
+        (Some(Likelihood::StudentT), None) => Loss::StudentT { scale, dof: model.dof },
+        (Some(Likelihood::Poisson), Some(mean)) => Loss::Poisson { log_mean: mean.ln() },
+        (None | Some(Likelihood::NegativeBinomial), Some(mean)) => {
+            Loss::NegativeBinomial { log_mean: mean.ln(), scale }
+        }
+        (Some(_), None) => return refuse("is one of counts; give data.task = \"counts\" too"),
+        (Some(_), Some(_)) => {
+            return refuse(
+                "is one of numbers, but data.task is \"counts\"; give \"poisson\" or \
+                 \"negative-binomial\"",
+            );
+        }
+    })
 }
 
 /// The method that a configuration asks for.

@@ -74,13 +74,12 @@ pub fn predict(info: &RunInfo, posterior: &Posterior, table: &Table) -> Result<P
     let mut columns =
         vec![("row".to_owned(), OutColumn::Number((1..=table.rows()).map(|r| r as f64).collect()))];
     columns.extend(match &schema.target {
-        Target::Number { mean, sd } => regression_columns(&predictive, (*mean, *sd), &places),
+        Target::Number { .. } | Target::Count { .. } => {
+            regression_columns(&predictive, schema.target_scale(), &places)
+        }
         Target::Classes { levels } => class_columns(&predictive, levels, &places),
     });
-    let task = match schema.target {
-        Target::Number { .. } => Task::Regression,
-        Target::Classes { .. } => Task::Classification,
-    };
+    let task = schema.target.task();
     let members = posterior.members.len();
     Ok(Predictions {
         task,
@@ -226,14 +225,14 @@ fn regression_columns(
     (centre, scale): (f64, f64),
     places: &Places<'_>,
 ) -> Vec<(String, OutColumn)> {
-    let Predictive::Regression { means, sigmas } = predictive else { return Vec::new() };
+    let Predictive::Regression { noise, means, sigmas } = predictive else { return Vec::new() };
     let average = predictive.mean();
     let members = means.len() as f64;
-    let noise = sigmas.iter().map(|sigma| sigma * sigma).sum::<f64>() / members;
     // The variance of an equal-weight mixture: the mean of the variances, and that of the means.
     let sd = |(row, mean): (usize, &f64)| {
+        let within = means.iter().zip(sigmas).map(|(m, sigma)| noise.variance(m[row], *sigma));
         let between = means.iter().map(|m| (m[row] - mean).powi(2)).sum::<f64>() / members;
-        scale * (noise + between).sqrt()
+        scale * (within.sum::<f64>() / members + between).sqrt()
     };
     let sds: Vec<f64> = average.iter().enumerate().map(sd).collect();
     let (lower, upper) = predictive.interval(LEVEL).unwrap_or_default();
@@ -285,24 +284,7 @@ fn scored(
     let rows: Vec<u32> = places.iter().map(|&at| complete[at]).collect();
     let targets = schema.target.encode(table, &schema.target_name, &rows)?;
     let data = Dataset::new(1, 1, vec![0.0; rows.len()], targets)?;
-    Ok((rows.len(), Some(score(&at_rows(predictive, &places), &data, schema.target_scale()))))
-}
-
-/// The same prediction, of some rows only.
-fn at_rows(predictive: &Predictive, rows: &[usize]) -> Predictive {
-    let pick = |member: &Vec<f64>, width: usize| -> Vec<f64> {
-        rows.iter().flat_map(|row| &member[row * width..][..width]).copied().collect()
-    };
-    match predictive {
-        Predictive::Regression { means, sigmas } => Predictive::Regression {
-            means: means.iter().map(|m| pick(m, 1)).collect(),
-            sigmas: sigmas.clone(),
-        },
-        Predictive::Classes { classes, members } => Predictive::Classes {
-            classes: *classes,
-            members: members.iter().map(|m| pick(m, *classes)).collect(),
-        },
-    }
+    Ok((rows.len(), Some(score(&predictive.at_rows(&places), &data, schema.target_scale()))))
 }
 
 fn missing_note(missing: &MissingReport, rows: usize) -> Option<String> {

@@ -2,6 +2,7 @@
 
 use thinfer::evaluate::score;
 use thinfer::methods::sghmc::{Coeffs, Gradient, NoiseRule, RhoRule, step};
+use thinfer::metrics::Noise;
 use thinfer::posterior::Predictive;
 use thinfer::prune::{ALIVE, Channels, Goal, KEEP, Rule};
 use thinfer_engine::noise::{Key, Stream};
@@ -13,7 +14,11 @@ fn scores_of_regression_are_in_the_units_of_the_target() {
     let data = Dataset::new(1, 1, vec![0.0; 2], vec![0.5, -1.0]).unwrap();
     let (mean, sd) = (10.0, 4.0);
     let (f, sigma) = ([0.2, -0.4], 0.8);
-    let predictive = Predictive::Regression { means: vec![f.to_vec()], sigmas: vec![sigma] };
+    let predictive = Predictive::Regression {
+        noise: Noise::Normal,
+        means: vec![f.to_vec()],
+        sigmas: vec![sigma],
+    };
     let scores = score(&predictive, &data, (mean, sd));
     let (mut nll, mut mse) = (0.0, 0.0);
     for (z, f) in [0.5, -1.0].into_iter().zip(f) {

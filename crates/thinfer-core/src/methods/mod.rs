@@ -201,13 +201,13 @@ pub fn initialize(
 }
 
 fn initial_weights(table: &ParamTable, loss: &thinfer_engine::Loss, key: Key) -> Vec<f32> {
-    use thinfer_engine::{Loss, Scale};
+    use thinfer_engine::Scale;
     let mut weights = vec![0.0; table.len()];
     let mut fan_in = 1;
     for param in table {
         match param.role {
             Role::LogScale => {
-                if let Loss::Gaussian { scale: Scale::Learned { start, .. } } = loss {
+                if let Some(Scale::Learned { start, .. }) = loss.scale() {
                     weights[param.offset] = start.ln() as f32;
                 }
             }

@@ -2,9 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use thinfer_engine::{
-    EngineError, Family, Loss, Network, NetworkBuilder, Node, NodeId, Param, Scale, Shape,
-};
+use thinfer_engine::{EngineError, Family, Network, NetworkBuilder, Node, NodeId, Param, Shape};
 
 use super::present::{Present, count, list, pad_numbers};
 use super::reach::Channels;
@@ -58,7 +56,7 @@ impl<'a> Builder<'a> {
         }
         let output = self.find(self.network.output())?;
         let loss = self.network.loss().clone();
-        if let Loss::Gaussian { scale: Scale::Learned { param, .. } } = loss {
+        if let Some(param) = loss.scale_param() {
             self.params.push(self.network.params()[param].offset as u32);
         }
         let network = self.made.finish(output, loss)?;

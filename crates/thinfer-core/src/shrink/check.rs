@@ -152,11 +152,7 @@ fn random_rows(network: &Network) -> Result<Dataset> {
     key.normals(0, 0, &mut inputs);
     let classes = network.output_len();
     let width = network.loss().target_len(classes);
-    let target = |at: usize| match network.loss() {
-        Loss::Gaussian { .. } => key.normal(1, at),
-        Loss::Bernoulli => (at % 2) as f32,
-        Loss::CrossEntropy { .. } => (at % classes) as f32,
-    };
+    let target = |at: usize| network.loss().some_target(classes, at, key.normal(1, at));
     let targets = (0..ROWS * width).map(target).collect();
     Ok(Dataset::new(network.input_len(), width, inputs, targets)?)
 }

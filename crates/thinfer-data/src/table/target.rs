@@ -11,6 +11,9 @@ const FEWEST_ROWS: usize = 10;
 /// More classes than this are a mistake in the choice of the target or of the task.
 const MOST_CLASSES: usize = 100;
 
+/// The largest count: f32 has every whole number up to it.
+const LARGEST_COUNT: f64 = 16_777_216.0;
+
 /// What is to be predicted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -31,6 +34,11 @@ pub enum Target {
         mean: f64,
         /// Their standard deviation, with divisor n.
         sd: f64,
+    },
+    /// A count, as it is.
+    Count {
+        /// The mean of the training rows.
+        mean: f64,
     },
     /// Classes, numbered from 0.
     Classes {
@@ -88,6 +96,39 @@ impl Target {
         learn_number(table, target_column(table, target)?, rows)
     }
 
+    /// A count, learned from `rows` alone.
+    pub fn count(table: &Table, target: &str, rows: &[u32]) -> Result<Self> {
+        let column = target_column(table, target)?;
+        let Values::Number(values) = &column.values else { return Err(text_target(column)) };
+        for row in rows {
+            table.check_count(column, *row)?;
+        }
+        let (mean, _) = moments(values, rows);
+        if mean == 0.0 {
+            return Err(Error::Data(format!(
+                "the count `{target}` is 0 in every row, so there is nothing to learn; choose \
+                 another with --target"
+            )));
+        }
+        Ok(Target::Count { mean })
+    }
+
+    /// The task of the target.
+    pub fn task(&self) -> Task {
+        match self {
+            Target::Number { .. } | Target::Count { .. } => Task::Regression,
+            Target::Classes { .. } => Task::Classification,
+        }
+    }
+
+    /// The names of the classes; none where the target is a number.
+    pub fn levels(&self) -> &[String] {
+        match self {
+            Target::Classes { levels } => levels,
+            Target::Number { .. } | Target::Count { .. } => &[],
+        }
+    }
+
     /// The column `target` of `table` at `rows`, in the form this target was learned in. For rows
     /// that were held out, or a new table.
     pub fn encode(&self, table: &Table, target: &str, rows: &[u32]) -> Result<Vec<f32>> {
@@ -108,6 +149,16 @@ impl Target {
                 };
                 rows.iter().map(standardised).collect()
             }
+            Target::Count { .. } => {
+                let Values::Number(values) = &column.values else {
+                    return Err(text_target(column));
+                };
+                let count = |row: &u32| {
+                    table.check_count(column, *row)?;
+                    Ok(values[*row as usize] as f32)
+                };
+                rows.iter().map(count).collect()
+            }
             Target::Classes { levels } => {
                 let classes = classes(column, levels);
                 let class = |row: &u32| {
@@ -124,6 +175,28 @@ impl Target {
                 rows.iter().map(class).collect()
             }
         }
+    }
+}
+
+impl Table {
+    /// Refuses a cell that is no whole number from 0, or one too large for a count.
+    fn check_count(&self, column: &Column, row: u32) -> Result<()> {
+        let Values::Number(values) = &column.values else { return Err(text_target(column)) };
+        let value = values[row as usize];
+        if value.is_nan() {
+            return Err(self.missing_cell(row, &column.name));
+        }
+        if value >= 0.0 && value <= LARGEST_COUNT && value.fract() == 0.0 {
+            return Ok(());
+        }
+        let problem = format!(
+            "row {}: `{}` is {}, but a count is a whole number from 0 to {LARGEST_COUNT}; use \
+             --task regression",
+            row as usize + 1,
+            column.name,
+            number_text(value)
+        );
+        Err(Error::Data(problem))
     }
 }
 
@@ -270,6 +343,24 @@ mod tests {
         assert_eq!(target, Target::Number { mean: 5.5, sd: (143f64 / 12.0).sqrt() });
         assert!(y.iter().sum::<f32>().abs() < 1e-6);
         assert!((y.iter().map(|v| v * v).sum::<f32>() / 12.0 - 1.0).abs() < 1e-6);
+    }
+
+    #[test]
+    fn counts_stay_as_they_are_and_other_numbers_are_refused() {
+        let (t, rows) = one(count(12));
+        let target = Target::count(&t, "y", &rows).unwrap();
+        assert_eq!(target, Target::Count { mean: 5.5 });
+        assert_eq!(target.encode(&t, "y", &[0, 11]).unwrap(), [0.0, 11.0]);
+        assert_eq!((target.task(), target.levels().len()), (Task::Regression, 0));
+        for bad in [-1.0, 2.5, 1e9] {
+            let (t, rows) = one(Values::Number(vec![1.0, bad]));
+            let text = Target::count(&t, "y", &rows).unwrap_err().to_string();
+            assert!(text.contains("row 2: `y` is") && text.contains("a count is"), "{text}");
+            assert_eq!(target.encode(&t, "y", &[1]).unwrap_err().to_string(), text);
+        }
+        let (t, rows) = one(Values::Number(vec![0.0; 12]));
+        let text = Target::count(&t, "y", &rows).unwrap_err().to_string();
+        assert!(text.contains("is 0 in every row"), "{text}");
     }
 
     #[test]

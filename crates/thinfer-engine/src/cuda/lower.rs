@@ -113,6 +113,13 @@ pub(crate) fn lower(
 
 impl Lower<'_> {
     fn check(&self) -> Result<(), EngineError> {
+        match self.network.loss() {
+            Loss::Gaussian { .. } | Loss::Bernoulli | Loss::CrossEntropy { .. } => {}
+            Loss::StudentT { .. } | Loss::Poisson { .. } | Loss::NegativeBinomial { .. } => {
+                let problem = "is a likelihood that runs on the CPU alone; train with --device cpu";
+                return Err(EngineError::Network { node: "loss".into(), problem: problem.into() });
+            }
+        }
         for node in self.network.nodes() {
             let values = node.shape.len().checked_mul(self.options.batch);
             if values.is_none_or(|v| v >= u32::MAX as usize / 2) {
@@ -492,13 +499,16 @@ impl Lower<'_> {
                 ("HEAD=0", Place::NOTHING, Place::NOTHING, 0.0)
             }
             Loss::Bernoulli => ("HEAD=2", Place::NOTHING, Place::NOTHING, 0.0),
-            Loss::Gaussian { scale: Scale::Known(s) } => {
-                ("HEAD=1", Place::NOTHING, Place::NOTHING, s.ln() as f32)
-            }
-            Loss::Gaussian { scale: Scale::Learned { param, .. } } => {
-                let (w, g) =
-                    (self.param(*param, Space::Weights), self.param(*param, Space::Gradient));
-                ("HEAD=1", w, g, 0.0)
+            // Normal noise; `check` has refused the rest.
+            loss => {
+                let known = match loss.scale() {
+                    Some(Scale::Known(sigma)) => sigma.ln() as f32,
+                    _ => 0.0,
+                };
+                let at = |space| {
+                    loss.scale_param().map_or(Place::NOTHING, |param| self.param(param, space))
+                };
+                ("HEAD=1", at(Space::Weights), at(Space::Gradient), known)
             }
         };
         let outputs = self.network.output_len();

@@ -5,7 +5,7 @@ use super::{Curve, Family, List, Network, Node, NodeId, Op};
 use crate::error::EngineError;
 use crate::mixture::Mixture;
 use crate::ops::Pool;
-use crate::ops::loss::{Loss, Scale};
+use crate::ops::loss::Loss;
 use crate::param::{ParamTable, Role};
 use crate::shape::{Shape, Window};
 
@@ -230,8 +230,9 @@ impl NetworkBuilder {
         }
         loss.check(outputs)?;
         let mut loss = loss;
-        if let Loss::Gaussian { scale: Scale::Learned { param, .. } } = &mut loss {
-            *param = self.params.push("noise.log_sigma".into(), vec![1], Role::LogScale);
+        if loss.scale_param().is_some() {
+            let at = self.params.push("noise.log_sigma".into(), vec![1], Role::LogScale);
+            loss.set_scale_param(at);
         }
         if self.params.is_empty() {
             return Err(problem("output", "the network has no parameters to train"));

@@ -3,6 +3,7 @@
 //! The plan divides by the number of rows, so `gradient` is the mini-batch mean ḡ of the paper.
 
 use serde::{Deserialize, Serialize};
+use statrs::function::gamma::{digamma, ln_gamma};
 
 use crate::error::EngineError;
 use crate::real::Real;
@@ -41,6 +42,27 @@ pub enum Loss {
         #[serde(default)]
         smoothing: f64,
     },
+    /// `½ (ν + 1) ln(1 + z²/ν) + ln σ`, `z = (y − f)/σ`: Student's t, whose tails forgive outliers.
+    /// What depends on ν alone is left out.
+    StudentT {
+        /// σ
+        scale: Scale,
+        /// ν, the degrees of freedom.
+        dof: f64,
+    },
+    /// `r − y ln r` for a count `y` and the rate `r = e^{f + log_mean}`; `ln y!` is left out.
+    Poisson {
+        /// The logarithm of the mean count of the training rows, so that f is about 0 at first.
+        log_mean: f64,
+    },
+    /// A count whose rate varies: mean `r = e^{f + log_mean}`, variance `r + σ² r²`. With `φ = 1/σ²`
+    /// the loss is `(y + φ) ln(φ + r) − y ln r − φ ln φ − ln Γ(y + φ) + ln Γ(φ)`; `ln y!` is left out.
+    NegativeBinomial {
+        /// The logarithm of the mean count of the training rows.
+        log_mean: f64,
+        /// σ, the standard deviation of the rate relative to its mean.
+        scale: Scale,
+    },
 }
 
 impl Loss {
@@ -62,17 +84,83 @@ impl Loss {
     /// Targets a row, for a network with `outputs` outputs.
     pub fn target_len(&self, outputs: usize) -> usize {
         match self {
-            Loss::Gaussian { .. } => outputs,
-            Loss::Bernoulli | Loss::CrossEntropy { .. } => 1,
+            Loss::Gaussian { .. } | Loss::StudentT { .. } => outputs,
+            Loss::Bernoulli
+            | Loss::CrossEntropy { .. }
+            | Loss::Poisson { .. }
+            | Loss::NegativeBinomial { .. } => 1,
+        }
+    }
+
+    /// The noise, where the loss has one.
+    pub fn scale(&self) -> Option<&Scale> {
+        match self {
+            Loss::Gaussian { scale }
+            | Loss::StudentT { scale, .. }
+            | Loss::NegativeBinomial { scale, .. } => Some(scale),
+            Loss::Bernoulli | Loss::CrossEntropy { .. } | Loss::Poisson { .. } => None,
+        }
+    }
+
+    /// The number of the parameter ln σ in the table, where the noise is learned.
+    pub fn scale_param(&self) -> Option<usize> {
+        match self.scale()? {
+            Scale::Learned { param, .. } => Some(*param),
+            Scale::Known(_) => None,
+        }
+    }
+
+    /// The loss of one row with the target `y` where the network answers 0 and the noise is that of
+    /// the start.
+    pub fn of_zero(&self, y: f64) -> f64 {
+        gradient(self, None, &[0.0], &[y as f32], 1, 1.0, &mut [0.0]).0
+    }
+
+    /// One of some targets that the loss can take, for checks: a normal number or a number from 0
+    /// that goes round the classes, or the counts.
+    pub fn some_target(&self, outputs: usize, number: usize, normal: f32) -> f32 {
+        match self {
+            Loss::Gaussian { .. } | Loss::StudentT { .. } => normal,
+            Loss::Bernoulli => (number % 2) as f32,
+            Loss::CrossEntropy { .. } => (number % outputs) as f32,
+            Loss::Poisson { .. } | Loss::NegativeBinomial { .. } => (number % 5) as f32,
+        }
+    }
+
+    /// Whether the target is a class.
+    pub fn has_classes(&self) -> bool {
+        matches!(self, Loss::Bernoulli | Loss::CrossEntropy { .. })
+    }
+
+    /// Notes where ln σ is, in a loss that learns it.
+    pub(crate) fn set_scale_param(&mut self, at: usize) {
+        if let Loss::Gaussian { scale }
+        | Loss::StudentT { scale, .. }
+        | Loss::NegativeBinomial { scale, .. } = self
+            && let Scale::Learned { param, .. } = scale
+        {
+            *param = at;
         }
     }
 
     pub(crate) fn check(&self, outputs: usize) -> Result<(), EngineError> {
+        if let Some(Scale::Known(s) | Scale::Learned { start: s, .. }) = self.scale()
+            && !(s.is_finite() && *s > 0.0)
+        {
+            let problem = format!("the noise standard deviation is {s}; it must be positive");
+            return Err(EngineError::Network { node: "loss".into(), problem });
+        }
         let problem = match self {
-            Loss::Gaussian { scale: Scale::Known(s) | Scale::Learned { start: s, .. } }
-                if !(s.is_finite() && *s > 0.0) =>
+            Loss::StudentT { dof, .. } if !(dof.is_finite() && *dof > 0.0) => {
+                format!("the degrees of freedom are {dof}; they must be positive")
+            }
+            Loss::Poisson { log_mean } | Loss::NegativeBinomial { log_mean, .. }
+                if !log_mean.is_finite() =>
             {
-                format!("the noise standard deviation is {s}; it must be positive")
+                "the mean of the counts is not a positive number".to_owned()
+            }
+            Loss::Poisson { .. } | Loss::NegativeBinomial { .. } if outputs != 1 => {
+                format!("a count has one rate, but the network gives {outputs} outputs")
             }
             Loss::Bernoulli if outputs != 1 => {
                 format!("a Bernoulli loss reads one logit, but the network gives {outputs}")
@@ -104,13 +192,15 @@ pub(crate) fn gradient<T: Real>(
 ) -> (f64, f64) {
     let rows = output.len() / outputs;
     let (mut total, mut dscale) = (0.0, 0.0);
+    let (log_sigma, sigma) = match (loss.scale(), log_sigma) {
+        (Some(Scale::Learned { .. }), Some(l)) => (l.wide(), l.wide().exp()),
+        (Some(Scale::Known(sigma) | Scale::Learned { start: sigma, .. }), _) => {
+            (sigma.ln(), *sigma)
+        }
+        (None, _) => (0.0, 1.0),
+    };
     match loss {
-        Loss::Gaussian { scale } => {
-            let (log_sigma, sigma) = match (scale, log_sigma) {
-                (Scale::Known(sigma), _) => (sigma.ln(), *sigma),
-                (Scale::Learned { start, .. }, None) => (start.ln(), *start),
-                (Scale::Learned { .. }, Some(l)) => (l.wide(), l.wide().exp()),
-            };
+        Loss::Gaussian { .. } => {
             let precision = T::of(1.0 / (sigma * sigma));
             // Eight sums, so that none waits for the one before it.
             let mut squares = [0.0; 8];
@@ -155,6 +245,37 @@ pub(crate) fn gradient<T: Real>(
                 }
             }
         }
+        Loss::StudentT { dof, .. } => {
+            for ((f, y), d) in output.iter().zip(targets).zip(doutput.iter_mut()) {
+                let z = (f.wide() - f64::from(*y)) / sigma;
+                let pull = (dof + 1.0) * z / (dof + z * z);
+                total += 0.5 * (dof + 1.0) * (z * z / dof).ln_1p() + log_sigma;
+                dscale += 1.0 - pull * z;
+                *d = T::of(pull / sigma) * weight;
+            }
+        }
+        Loss::Poisson { log_mean } => {
+            for ((f, y), d) in output.iter().zip(targets).zip(doutput.iter_mut()) {
+                let (log_rate, y) = (f.wide() + log_mean, f64::from(*y));
+                let rate = log_rate.exp();
+                total += rate - y * log_rate;
+                *d = T::of(rate - y) * weight;
+            }
+        }
+        Loss::NegativeBinomial { log_mean, .. } => {
+            let phi = (-2.0 * log_sigma).exp();
+            let of_phi = ln_gamma(phi) - phi * phi.ln();
+            let slope_of_phi = digamma(phi) - phi.ln() - 1.0;
+            for ((f, y), d) in output.iter().zip(targets).zip(doutput.iter_mut()) {
+                let (log_rate, y) = (f.wide() + log_mean, f64::from(*y));
+                let all = phi + log_rate.exp();
+                total += (y + phi) * all.ln() - y * log_rate - ln_gamma(y + phi) + of_phi;
+                let slope = all.ln() + (y + phi) / all - digamma(y + phi) + slope_of_phi;
+                // φ = e^{−2 ln σ}
+                dscale -= 2.0 * phi * slope;
+                *d = T::of(phi * (log_rate.exp() - y) / all) * weight;
+            }
+        }
     }
     (total, dscale)
 }
@@ -195,6 +316,46 @@ mod tests {
         assert!((uneven - (log_sum - 0.7 - 0.1 * 8.0)).abs() < 1e-12);
         let bad = Loss::CrossEntropy { smoothing: 1.0 }.check(3).unwrap_err().to_string();
         assert!(bad.contains("below 1"), "{bad}");
+    }
+
+    /// From scipy 1.17: `-t.logpdf(1.5, 4, loc=0.3, scale=0.7)`, `-poisson.logpmf(3, 2.5)`,
+    /// `-nbinom.logpmf(3, 4, 4 / 6.5)` (φ = 4, σ = 1/2), with the constants put back.
+    #[test]
+    fn likelihoods_of_robust_regression_and_of_counts_are_those_of_scipy() {
+        let t = Loss::StudentT { scale: Scale::Known(0.7), dof: 4.0 };
+        let constant = ln_gamma(2.0) - ln_gamma(2.5) + 0.5 * (4.0 * std::f64::consts::PI).ln();
+        let found = at(&t, &[0.3], 1.5) + constant;
+        assert!((found - 2.001_231_705_002_219).abs() < 1e-9, "{found}");
+        let (mean, log_factorial) = (2.5f64, ln_gamma(4.0));
+        let poisson = Loss::Poisson { log_mean: mean.ln() };
+        let found = at(&poisson, &[0.0], 3.0) + log_factorial;
+        assert!((found - 1.542_887_273_605_59).abs() < 1e-9, "{found}");
+        let spread = Loss::NegativeBinomial { log_mean: mean.ln(), scale: Scale::Known(0.5) };
+        let found = at(&spread, &[0.0], 3.0) + log_factorial;
+        assert!((found - 1.812_833_324_655_120_5).abs() < 1e-9, "{found}");
+    }
+
+    /// Central differences, towards the output and towards ln σ.
+    #[test]
+    fn slopes_of_robust_regression_and_of_counts_are_differences() {
+        let scale = Scale::Learned { start: 1.0, param: 0 };
+        for loss in [
+            Loss::StudentT { scale, dof: 3.0 },
+            Loss::Poisson { log_mean: 0.4 },
+            Loss::NegativeBinomial { log_mean: 0.4, scale },
+        ] {
+            let (f, log_sigma, h) = (0.7, -0.6, 1e-5);
+            let value = |f: f64, log_sigma: f64| {
+                let mut d = [0.0];
+                gradient(&loss, Some(log_sigma), &[f], &[4.0], 1, 1.0, &mut d).0
+            };
+            let mut d = [0.0];
+            let (_, dscale) = gradient(&loss, Some(log_sigma), &[f], &[4.0], 1, 1.0, &mut d);
+            let slope = (value(f + h, log_sigma) - value(f - h, log_sigma)) / (2.0 * h);
+            assert!((d[0] - slope).abs() < 1e-8, "{loss:?}: {} against {slope}", d[0]);
+            let slope = (value(f, log_sigma + h) - value(f, log_sigma - h)) / (2.0 * h);
+            assert!((dscale - slope).abs() < 1e-8, "{loss:?}: {dscale} against {slope}");
+        }
     }
 
     #[test]

@@ -378,12 +378,7 @@ impl<T: Real> Step<'_, T> {
         }
         let out = network.output().0;
         let outputs = network.output_len();
-        let scale_param = match network.loss() {
-            loss::Loss::Gaussian { scale: loss::Scale::Learned { param, .. } } => {
-                Some(network.params()[*param].offset)
-            }
-            _ => None,
-        };
+        let scale_param = network.loss().scale_param().map(|param| network.params()[param].offset);
         let (total, dscale) = loss::gradient(
             network.loss(),
             scale_param.map(|at| weights[at]),

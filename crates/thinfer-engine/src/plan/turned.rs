@@ -2,7 +2,7 @@
 
 use crate::dataset::Dataset;
 use crate::network::{Curve, Family, Network, Node, NodeId, Op};
-use crate::ops::loss::{self, Loss, Scale};
+use crate::ops::loss;
 use crate::ops::{add, relu, tanh};
 use crate::plan::{Passes, bytes_of};
 use crate::real::Real;
@@ -103,12 +103,8 @@ impl<T: Real> Exec<T> {
         gradient: &mut [T],
     ) -> f64 {
         let scale = T::of(1.0 / rows.len() as f64);
-        let log_sigma = match self.network.loss() {
-            Loss::Gaussian { scale: Scale::Learned { param, .. } } => {
-                Some(self.network.params()[*param].offset)
-            }
-            _ => None,
-        };
+        let param = self.network.loss().scale_param();
+        let log_sigma = param.map(|param| self.network.params()[param].offset);
         self.sums.fill([T::ZERO; LANES]);
         let (mut total, mut total_dscale) = (0.0, 0.0);
         for block in rows.chunks(ROWS) {
@@ -390,6 +386,7 @@ mod tests {
     use super::*;
     use crate::network::NetworkBuilder;
     use crate::noise::{Key, Stream};
+    use crate::ops::loss::Loss;
     use crate::plan::rows;
 
     fn random(n: usize, seed: u64, scale: f32) -> Vec<f32> {

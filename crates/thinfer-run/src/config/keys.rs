@@ -100,7 +100,7 @@ const UP_TO_METHODS: &[Key] = &[
     key("data.target", Kind::Text, "the column to predict"),
     key(
         "data.task",
-        Kind::Choice(&["auto", "regression", "classification"]),
+        Kind::Choice(&["auto", "regression", "counts", "classification"]),
         "what kind of target it is",
     ),
     key(
@@ -149,6 +149,16 @@ const UP_TO_METHODS: &[Key] = &[
         "model.noise_sigma",
         Kind::NumberAbove(0.0, 1e9),
         "its standard deviation, or where learning starts",
+    ),
+    key(
+        "model.likelihood",
+        Kind::Choice(&["normal", "student-t", "poisson", "negative-binomial"]),
+        "what a number is like around its prediction; absent: normal, of counts negative-binomial",
+    ),
+    key(
+        "model.dof",
+        Kind::NumberAbove(0.0, 1e6),
+        "degrees of freedom of likelihood = \"student-t\"; 4: fewer forgive more",
     ),
     key(
         "method.kind",

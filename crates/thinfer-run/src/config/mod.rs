@@ -25,7 +25,7 @@ use toml::{Table, Value};
 pub use differences::Difference;
 pub use presets::{PRESET_DIFFERENCES, Preset};
 pub use sections::{
-    Members, ModelConfig, NoiseModel, PosteriorConfig, PrecisionName, ScheduleConfig,
+    Likelihood, Members, ModelConfig, NoiseModel, PosteriorConfig, PrecisionName, ScheduleConfig,
     ScheduleConfigs, ScheduleValue, ShapeName, TrainConfig,
 };
 pub use thinfer_core::methods::{MethodConfig, MethodKind, OwnSettings, PriorConfig, PruneConfig};

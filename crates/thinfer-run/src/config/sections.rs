@@ -14,6 +14,31 @@ pub struct ModelConfig {
     pub activation: Activation,
     pub noise: NoiseModel,
     pub noise_sigma: f64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub likelihood: Option<Likelihood>,
+    #[serde(default = "default_dof", skip_serializing_if = "is_default_dof")]
+    pub dof: f64,
+}
+
+/// What a number is like around what the network says of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[expect(missing_docs, reason = "see `keys.rs`")]
+pub enum Likelihood {
+    Normal,
+    StudentT,
+    Poisson,
+    NegativeBinomial,
+}
+
+/// Tails that forgive outliers and still have a variance.
+fn default_dof() -> f64 {
+    4.0
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "what serde calls")]
+fn is_default_dof(dof: &f64) -> bool {
+    *dof == default_dof()
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -53,6 +53,11 @@ pub fn untrained_loss<T: Copy + Into<f64>>(
             let squares: f64 = targets.iter().map(|y| (*y).into().powi(2)).sum();
             squares / targets.len() as f64 / (2.0 * sigma * sigma) + sigma.ln()
         }
+        // What an answer of 0 costs, one row after the other.
+        Loss::StudentT { .. } | Loss::Poisson { .. } | Loss::NegativeBinomial { .. } => {
+            let cost = |y: &T| loss.of_zero((*y).into());
+            targets.iter().map(cost).sum::<f64>() / targets.len() as f64
+        }
         Loss::Bernoulli => 2f64.ln(),
         Loss::CrossEntropy { .. } => (outputs as f64).ln(),
     })

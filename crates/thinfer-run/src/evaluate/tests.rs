@@ -1,6 +1,7 @@
 //! Evaluations of small runs on tables.
 
 use thinfer_core::model::mlp;
+use thinfer_engine::Loss;
 
 use super::*;
 use crate::config::Activation;

@@ -86,6 +86,9 @@ pub enum Output {
         /// The standard deviation of its noise, in units of `sd`; null where it was learned, then
         /// it is e to the tensor `noise.log_sigma`.
         noise_sd: Option<f64>,
+        /// The degrees of freedom where the noise is Student's t; `noise_sd` is its scale then.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        noise_dof: Option<f64>,
     },
 }
 
@@ -274,8 +277,14 @@ impl Architecture {
         match self.output {
             Output::Classes { .. } => Loss::cross_entropy(),
             Output::Binary { .. } => Loss::Bernoulli,
-            Output::Number { noise_sd: Some(sigma), .. } => Loss::gaussian(sigma),
-            Output::Number { noise_sd: None, .. } => Loss::gaussian_learned(1.0),
+            Output::Number { noise_sd, noise_dof, .. } => {
+                let learned = Scale::Learned { start: 1.0, param: 0 };
+                let scale = noise_sd.map_or(learned, Scale::Known);
+                match noise_dof {
+                    None => Loss::Gaussian { scale },
+                    Some(dof) => Loss::StudentT { scale, dof },
+                }
+            }
         }
     }
 }
@@ -328,13 +337,18 @@ fn output(info: &RunInfo) -> Output {
         Inputs::Images(images) => images.classes.clone(),
         Inputs::Table(table) => match &table.schema.target {
             Target::Classes { levels } => levels.clone(),
+            Target::Count { .. } => Vec::new(),
             Target::Number { mean, sd } => {
                 return Output::Number {
                     name: table.schema.target_name.clone(),
                     mean: *mean,
                     sd: *sd,
+                    noise_dof: match info.network.loss() {
+                        Loss::StudentT { dof, .. } => Some(*dof),
+                        _ => None,
+                    },
                     noise_sd: match info.network.loss() {
-                        Loss::Gaussian { scale: Scale::Known(sigma) } => Some(*sigma),
+                        loss if let Some(Scale::Known(sigma)) = loss.scale() => Some(*sigma),
                         _ => None,
                     },
                 };

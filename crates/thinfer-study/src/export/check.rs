@@ -6,7 +6,7 @@ use thinfer_data::table::{Column, Encoding, Kind, OutColumn, Table, Values, Vari
 use thinfer_data::{Error, Result};
 use thinfer_engine::augment::Choice;
 use thinfer_engine::noise::{Key, Stream};
-use thinfer_engine::{Dataset, Loss, Network, Plan, Shape};
+use thinfer_engine::{Dataset, Network, Plan, Shape};
 use thinfer_run::predict::predict;
 use thinfer_run::run::{ImageInputs, Inputs, RunInfo};
 
@@ -182,14 +182,14 @@ impl Expected {
         };
         let samples = raw.len();
         match posterior.network.loss() {
-            Loss::Gaussian { .. } if samples == 1 => {}
-            Loss::Gaussian { .. } => {
-                let means = by_row(&raw, width).map(each).collect();
-                answers.push((MEANS, samples * width, means));
-            }
-            Loss::Bernoulli | Loss::CrossEntropy { .. } => {
+            loss if loss.has_classes() => {
                 let logits = by_row(&raw, width).map(f64::from).collect();
                 answers.push((LOGITS, samples * width, logits));
+            }
+            _ if samples == 1 => {}
+            _ => {
+                let means = by_row(&raw, width).map(each).collect();
+                answers.push((MEANS, samples * width, means));
             }
         }
         Ok(Self { raw, answers, units })
@@ -220,7 +220,7 @@ fn of_table(
             })
             .collect()
     };
-    if matches!(posterior.network.loss(), Loss::Gaussian { .. }) {
+    if !posterior.network.loss().has_classes() {
         let of = |name: &'static str| {
             (name, 1, numbers(&|column| column == name).into_iter().flatten().copied().collect())
         };

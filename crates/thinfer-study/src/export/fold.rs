@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use thinfer_core::weights::Weights;
 use thinfer_data::Result;
-use thinfer_engine::{Family, Loss, Network, Node, NodeId, Op, Scale};
+use thinfer_engine::{Family, Network, Node, NodeId, Op};
 
 /// What a folded norm does to each channel: `y = factor x + shift`.
 struct Affine {
@@ -47,8 +47,8 @@ pub(super) fn fold_norms(network: &Network, weights: &Weights) -> Result<(Networ
         }
         Ok(builder.like(&node, inputs)?)
     })?;
-    if let Loss::Gaussian { scale: Scale::Learned { param, .. } } = network.loss() {
-        small.params.extend(&weights.params[network.params()[*param].range()]);
+    if let Some(param) = network.loss().scale_param() {
+        small.params.extend(&weights.params[network.params()[param].range()]);
     }
     Ok((made, small))
 }

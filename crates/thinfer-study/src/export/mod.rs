@@ -20,6 +20,7 @@ mod tests;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use thinfer_core::metrics::Noise;
 use thinfer_core::posterior::Posterior;
 use thinfer_core::posterior::Snapshot;
 use thinfer_data::files::Draft;
@@ -112,6 +113,10 @@ pub fn export(
     let varies = |node: &&Node| matches!(node.op.family(), Family::Scales { .. });
     if let Some(node) = posterior.network.nodes().iter().find(varies) {
         return Err(has_random_scales(&node.name));
+    }
+    if Noise::of(posterior.network.loss()).is_some_and(Noise::counts) {
+        let problem = "the target is a count, whose rate no file for other programs says yet; predict with `thinfer predict`";
+        return Err(Error::Data(problem.into()));
     }
     let chosen = chosen(posterior, options.samples)?;
     let parts = parts(info, posterior, &chosen, options)?;

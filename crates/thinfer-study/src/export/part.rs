@@ -2,12 +2,12 @@
 
 use std::str::FromStr;
 
-use thinfer_core::posterior::Posterior;
-use thinfer_core::posterior::Snapshot;
+use thinfer_core::metrics::Noise;
+use thinfer_core::posterior::{Posterior, Snapshot, sigma_of};
 use thinfer_core::shrink::{Layout, shrink};
 use thinfer_core::weights::Weights;
 use thinfer_data::{Error, Result};
-use thinfer_engine::{Loss, Network, Scale};
+use thinfer_engine::Network;
 use thinfer_run::run::RunInfo;
 
 use super::fold::fold_norms;
@@ -73,13 +73,9 @@ impl Part {
     /// The standard deviation of the observation noise, in the network's units; 1 where the network
     /// has none.
     pub(super) fn noise_sd(&self) -> f64 {
-        match self.network.loss() {
-            Loss::Gaussian { scale: Scale::Known(sigma) } => *sigma,
-            Loss::Gaussian { scale: Scale::Learned { param, .. } } => {
-                f64::from(self.weights.params[self.network.params()[*param].offset]).exp()
-            }
-            _ => 1.0,
-        }
+        let sigma = sigma_of(&self.network, &self.weights.params);
+        // Only a count's variance depends on its mean, and counts are not exported.
+        Noise::of(self.network.loss()).map_or(1.0, |noise| noise.variance(0.0, sigma).sqrt())
     }
 }
 

@@ -2,7 +2,6 @@
 
 use thinfer_data::table::{Kind, Variable};
 use thinfer_data::{Error, Result};
-use thinfer_engine::Loss;
 use thinfer_run::run::RunInfo;
 
 use super::check::LIMIT;
@@ -18,7 +17,7 @@ const COARSE: f64 = 0.01;
 pub(super) fn notices(info: &RunInfo, parts: &[Part]) -> Result<Vec<String>> {
     let Some(table) = info.inputs.table() else { return Ok(Vec::new()) };
     let mut notices = Vec::new();
-    let number = matches!(info.network.loss(), Loss::Gaussian { .. });
+    let number = !info.network.loss().has_classes();
     let ((mean, sd), name) = (target_units(info), &table.schema.target_name);
     let share = cost(mean, sd);
     if number && share > COARSE {

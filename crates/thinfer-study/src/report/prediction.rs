@@ -1,7 +1,5 @@
 //! Predictions against the truth on the test rows.
 
-use std::f64::consts::SQRT_2;
-
 use thinfer_core::metrics::{self, ReliabilityBin};
 use thinfer_core::posterior::Predictive;
 use thinfer_data::Result;
@@ -35,42 +33,30 @@ pub(super) fn section_of(run: &TableRun<'_>) -> Result<String> {
         paragraph("There are no test rows to compare with.")
     } else {
         match posterior.predict(&run.data.test)? {
-            Predictive::Regression { means, sigmas } => regression(run, &means, &sigmas)?,
+            predictive @ Predictive::Regression { .. } => regression(run, &predictive)?,
             predictive @ Predictive::Classes { .. } => classification(run, &predictive)?,
         }
     };
     Ok(section("prediction", "Predictions on the test rows", &html))
 }
 
-fn regression(run: &TableRun<'_>, means: &[Vec<f64>], sigmas: &[f64]) -> Result<String> {
-    let intervals = intervals(run, means, sigmas)?;
-    let truth: Vec<f64> = run.data.test.targets().iter().map(|y| f64::from(*y)).collect();
-    let below: Vec<f64> = (0..truth.len())
-        .map(|row| {
-            let cdf =
-                |(m, s): (&Vec<f64>, &f64)| 0.5 * metrics::erfc((m[row] - truth[row]) / s / SQRT_2);
-            means.iter().zip(sigmas).map(cdf).sum::<f64>() / means.len() as f64
-        })
-        .collect();
+fn regression(run: &TableRun<'_>, predictive: &Predictive) -> Result<String> {
+    let intervals = intervals(run, predictive)?;
+    let below = predictive.below(run.data.test.targets()).unwrap_or_default();
     Ok(figures(&[intervals, calibration(&below)?]))
 }
 
 /// Intervals, means and truth of some rows, sorted by mean, in the user's units.
-fn intervals(run: &TableRun<'_>, means: &[Vec<f64>], sigmas: &[f64]) -> Result<String> {
+fn intervals(run: &TableRun<'_>, predictive: &Predictive) -> Result<String> {
     let (shift, scale) = run.data.schema.target_scale();
     let own = |v: f64| shift + scale * v;
     let rows = run.data.test.rows();
-    let whole = Predictive::Regression { means: means.to_vec(), sigmas: sigmas.to_vec() };
-    let mean = whole.mean();
+    let mean = predictive.mean();
     let mut order: Vec<usize> = (0..rows).collect();
     order.sort_by(|a, b| mean[*a].total_cmp(&mean[*b]));
     let shown = rows.min(MOST_ROWS);
     let picked: Vec<usize> = (0..shown).map(|i| order[i * rows / shown]).collect();
-    let part = Predictive::Regression {
-        means: means.iter().map(|m| picked.iter().map(|&row| m[row]).collect()).collect(),
-        sigmas: sigmas.to_vec(),
-    };
-    let (lower, upper) = part.interval(LEVEL).unwrap_or_default();
+    let (lower, upper) = predictive.at_rows(&picked).interval(LEVEL).unwrap_or_default();
 
     let x = |i: usize| i as f64 + 1.0;
     let (mut band, mut line) = (Vec::new(), Vec::new());
@@ -158,7 +144,9 @@ fn classification(run: &TableRun<'_>, predictive: &Predictive) -> Result<String>
     let matrix = metrics::confusion(&predictive.mean(), *classes, run.data.test.targets());
     let levels: Vec<String> = match &run.data.schema.target {
         Target::Classes { levels } => levels.clone(),
-        Target::Number { .. } => (0..*classes).map(|k| k.to_string()).collect(),
+        Target::Number { .. } | Target::Count { .. } => {
+            (0..*classes).map(|k| k.to_string()).collect()
+        }
     };
     Ok(figures(&[diagram, confusion(&matrix, &levels)]))
 }

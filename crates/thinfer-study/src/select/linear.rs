@@ -1,6 +1,7 @@
 //! The linear model on all variables: what it says about the scale of the noise, and the rival that
 //! the result is measured against.
 
+use thinfer_core::metrics::Noise;
 use thinfer_core::posterior::Predictive;
 use thinfer_data::Result;
 use thinfer_data::{Bundle, Task};
@@ -91,7 +92,9 @@ impl Linear {
 fn predictive(model: &LinearModel, data: &Dataset) -> Predictive {
     let values = model.predict(data);
     match model.classes() {
-        None => Predictive::Regression { means: vec![values], sigmas: vec![1.0] },
+        None => {
+            Predictive::Regression { noise: Noise::Normal, means: vec![values], sigmas: vec![1.0] }
+        }
         Some(classes) => Predictive::Classes { classes, members: vec![values] },
     }
 }

@@ -81,7 +81,11 @@ impl Chain {
 
     fn head(&self, output: &[f64], y: f64) -> (f64, Vec<f64>) {
         match self.loss {
-            Loss::Gaussian { .. } => {
+            // The selectors give a number unit noise; no other likelihood comes here.
+            Loss::Gaussian { .. }
+            | Loss::StudentT { .. }
+            | Loss::Poisson { .. }
+            | Loss::NegativeBinomial { .. } => {
                 let residual = output[0] - y;
                 (0.5 * residual * residual, vec![residual])
             }

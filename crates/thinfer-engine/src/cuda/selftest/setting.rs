@@ -107,12 +107,14 @@ impl Setting {
         let outputs = network.output_len();
         let noise = random(batch * outputs, 4);
         let targets = (0..batch * network.loss().target_len(outputs))
-            .map(|i| match network.loss() {
-                Loss::Gaussian { .. } => noise[i],
-                Loss::Bernoulli => (i % 2) as f32,
-                // Few classes, or what all rows together say about biases would cancel.
-                Loss::CrossEntropy { .. } if manner == Manner::Steady => (i % 3 % outputs) as f32,
-                Loss::CrossEntropy { .. } => (i * 7 % outputs) as f32,
+            .map(|i| {
+                let number = match network.loss() {
+                    // Few classes, or what all rows together say about biases would cancel.
+                    Loss::CrossEntropy { .. } if manner == Manner::Steady => i % 3,
+                    Loss::CrossEntropy { .. } => i * 7,
+                    _ => i,
+                };
+                network.loss().some_target(outputs, number, noise[i])
             })
             .collect();
         Self { weights, stats, inputs, targets }

@@ -6,7 +6,7 @@ use crate::dataset::Dataset;
 use crate::mixture::{Draw, Mixture};
 use crate::network::{Family, Network, Node, NodeId, Op};
 use crate::ops::batch_norm::{Batch, Sums};
-use crate::ops::loss::{self, Loss, Scale};
+use crate::ops::loss;
 use crate::ops::{add, channels, relu, tanh, vary};
 use crate::real::Real;
 
@@ -198,12 +198,7 @@ impl<T: Real> Lane<T> {
         let outputs = network.output_len();
         let len = self.rows * outputs;
         let buffer = shared.layers[network.output().0].buffer;
-        let log_sigma = match network.loss() {
-            Loss::Gaussian { scale: Scale::Learned { param, .. } } => {
-                Some(network.params()[*param].offset)
-            }
-            _ => None,
-        };
+        let log_sigma = network.loss().scale_param().map(|param| network.params()[param].offset);
         let (total, dscale) = loss::gradient(
             network.loss(),
             log_sigma.map(|at| shared.weights[at]),

@@ -17,10 +17,9 @@ fn data(network: &Network, rows: usize) -> Dataset {
     let (p, q) = (network.input_len(), network.output_len());
     let width = network.loss().target_len(q);
     let targets = (0..rows * width)
-        .map(|i| match network.loss() {
-            Loss::Gaussian { .. } => Key::new(9, 0, Stream::Observation).normal(0, i),
-            Loss::Bernoulli => (i % 2) as f32,
-            Loss::CrossEntropy { .. } => (i % q) as f32,
+        .map(|i| {
+            let normal = Key::new(9, 0, Stream::Observation).normal(0, i);
+            network.loss().some_target(q, i, normal)
         })
         .collect();
     Dataset::new(p, width, random(rows * p, 5, 1.0), targets).unwrap()

@@ -125,6 +125,7 @@ fn more_samples_than_can_be_kept_are_refused() {
         let inputs = ProblemInputs::Table {
             task: thinfer_data::Task::Regression,
             classes: 0,
+            count_mean: None,
             groups: &[0, 1, 2],
         };
         chain_specs(&config, Problem { train_rows: 10, fingerprint: 1, inputs })

@@ -11,8 +11,8 @@ use crate::export::part::Part;
 pub(super) fn outputs(loss: &Loss, samples: usize) -> Vec<&'static str> {
     match loss {
         Loss::Bernoulli | Loss::CrossEntropy { .. } => vec![PROBABILITIES, LOGITS],
-        Loss::Gaussian { .. } if samples > 1 => vec![MEAN, SD, MEANS],
-        Loss::Gaussian { .. } => vec![MEAN, SD],
+        _ if samples > 1 => vec![MEAN, SD, MEANS],
+        _ => vec![MEAN, SD],
     }
 }
 
@@ -37,7 +37,8 @@ pub(super) fn head(graph: &mut Graph, parts: &[Part], raw: &[String], target: (f
             let both = graph.node("pq", "Concat", &[&q, &p], vec![Attribute::int("axis", 1)]);
             classes(graph, &all, &both, raw.len(), [width, 2]);
         }
-        Loss::Gaussian { .. } => {
+        // A number; counts are refused before.
+        _ => {
             let noise = parts.iter().map(|part| part.noise_sd().powi(2)).sum::<f64>();
             number(graph, raw, noise / parts.len() as f64, target, width);
         }

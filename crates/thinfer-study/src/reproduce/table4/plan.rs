@@ -162,7 +162,7 @@ impl Plan {
             } else {
                 (Task::Regression, 0)
             };
-            let inputs = ProblemInputs::Table { task, classes, groups: &groups };
+            let inputs = ProblemInputs::Table { task, classes, count_mean: None, groups: &groups };
             let problem = Problem { train_rows: config.data.train_rows, fingerprint: 0, inputs };
             chain_specs(&config, problem)?;
         }

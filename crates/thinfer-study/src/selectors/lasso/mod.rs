@@ -9,6 +9,7 @@ use std::time::Instant;
 
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
+use thinfer_core::metrics::Noise;
 use thinfer_core::posterior::Predictive;
 use thinfer_data::{Bundle, Task};
 use thinfer_data::{Error, Result};
@@ -90,7 +91,11 @@ impl LassoModel {
         };
         let values = (0..data.rows()).map(linear);
         if let Some(sigma) = self.sigma {
-            return Predictive::Regression { means: vec![values.collect()], sigmas: vec![sigma] };
+            return Predictive::Regression {
+                noise: Noise::Normal,
+                means: vec![values.collect()],
+                sigmas: vec![sigma],
+            };
         }
         let both = values.flat_map(|eta| [sigmoid(-eta), sigmoid(eta)]).collect();
         Predictive::Classes { classes: 2, members: vec![both] }
