@@ -16,10 +16,11 @@ pub use resnet::{Stem, resnet};
 pub use wide_resnet::wide_resnet;
 
 /// What hidden units compute.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Activation {
     /// max(x, 0).
+    #[default]
     Relu,
     /// The hyperbolic tangent.
     Tanh,

@@ -111,27 +111,22 @@ impl Posterior {
             }
             return Ok(Predictive::Regression { noise, means, sigmas });
         }
-        match loss {
-            Loss::Bernoulli => {
-                let mut members = Vec::new();
-                for member in &self.members {
-                    let logits = each(member)?;
-                    let pair = |f: f32| {
-                        let one = 1.0 / (1.0 + (-f64::from(f)).exp());
-                        [1.0 - one, one]
-                    };
-                    members.push(logits.into_iter().flat_map(pair).collect());
-                }
-                Ok(Predictive::Classes { classes: 2, members })
+        let mut members = Vec::new();
+        if *loss == Loss::Bernoulli {
+            for member in &self.members {
+                let logits = each(member)?;
+                let pair = |f: f32| {
+                    let one = 1.0 / (1.0 + (-f64::from(f)).exp());
+                    [1.0 - one, one]
+                };
+                members.push(logits.into_iter().flat_map(pair).collect());
             }
-            _ => {
-                let mut members = Vec::new();
-                for member in &self.members {
-                    members.push(each(member)?.chunks_exact(outputs).flat_map(softmax).collect());
-                }
-                Ok(Predictive::Classes { classes: outputs, members })
-            }
+            return Ok(Predictive::Classes { classes: 2, members });
         }
+        for member in &self.members {
+            members.push(each(member)?.chunks_exact(outputs).flat_map(softmax).collect());
+        }
+        Ok(Predictive::Classes { classes: outputs, members })
     }
 }
 

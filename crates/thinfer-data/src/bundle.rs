@@ -8,7 +8,7 @@ use thinfer_engine::Dataset;
 use thinfer_engine::noise::{Key, Stream};
 
 use super::hints::{could_be_classes, could_be_numbers, numbers_for_classes};
-use super::simulate::{Example, Part, Variant};
+use super::simulate::{Design, Part, Variant};
 use super::table::{Encoding, Notes, ReadOptions, Table, Target, Task, infer_task, learn_target};
 use crate::error::{Error, Result};
 use crate::memory::{available_memory, check_memory};
@@ -88,8 +88,8 @@ impl Schema {
 impl Bundle {
     /// The data that a configuration asks for, in a run with this seed.
     pub fn load(data: &DataConfig, seed: u64) -> Result<Self> {
-        if let Some(example) = data.kind.example() {
-            return Self::simulated(example, data, data.seed_in(seed));
+        if let Some(design) = data.kind.design() {
+            return Self::simulated(design, data, data.seed_in(seed));
         }
         let path = data.path.as_deref().unwrap_or_default();
         let target = data.target.as_deref().unwrap_or_default();
@@ -101,17 +101,17 @@ impl Bundle {
         Ok(bundle)
     }
 
-    fn simulated(example: Example, data: &DataConfig, seed: u64) -> Result<Self> {
-        let columns = data.columns.unwrap_or(example.columns());
+    fn simulated(design: &Design, data: &DataConfig, seed: u64) -> Result<Self> {
+        let columns = data.columns.unwrap_or(design.columns);
         let rows = [data.train_rows, data.validation_rows, data.test_rows];
         let cells = rows.iter().try_fold(0usize, |sum, r| sum.checked_add(r.checked_mul(columns)?));
         let bytes = cells.and_then(|c| c.checked_mul(4)).map(|b| b as u64);
         check_memory("the simulated data", bytes, available_memory())?;
         let part =
-            |part: Part, rows: usize| example.simulate(data.variant, seed, part, rows, columns);
+            |part: Part, rows: usize| design.simulate(data.variant, seed, part, rows, columns);
         let train = part(Part::Train, data.train_rows)?;
         let names: Vec<String> = (1..=columns).map(|c| format!("x{c}")).collect();
-        let classification = example.is_classification();
+        let classification = design.is_classification();
         let target = if classification {
             Target::Classes { levels: vec!["0".into(), "1".into()] }
         } else {
@@ -119,7 +119,7 @@ impl Bundle {
         };
         let notes = match data.variant {
             Variant::Sun => Vec::new(),
-            _ if example == Example::Example1 => Vec::new(),
+            _ if design.has_variants => Vec::new(),
             _ => vec!["`data.variant` only matters to Example 1".to_owned()],
         };
         Ok(Self {
@@ -137,7 +137,7 @@ impl Bundle {
                 target,
             },
             names,
-            truth: Some(example.relevant()),
+            truth: Some(design.relevant()),
             notes,
         })
     }

@@ -14,6 +14,7 @@ pub mod fuzzed;
 mod hints;
 pub mod images;
 pub mod jobs;
+pub mod keys;
 pub mod memory;
 mod settings;
 pub mod simulate;

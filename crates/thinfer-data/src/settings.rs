@@ -1,49 +1,80 @@
 //! What to load: the section `data` of a configuration.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-use crate::simulate::{Example, Variant};
+use crate::keys::{Kind, MOST};
+use crate::simulate::{DESIGNS, Design, Variant};
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "the keys of a configuration say what each field does")]
-pub struct DataConfig {
-    pub kind: DataKind,
-    pub variant: Variant,
-    pub columns: Option<usize>,
-    pub train_rows: usize,
-    pub validation_rows: usize,
-    pub test_rows: usize,
-    pub seed: Option<u64>,
-    pub path: Option<String>,
-    pub target: Option<String>,
-    pub task: TaskChoice,
-    pub holdout: f64,
-    pub image_size: usize,
-    pub crop_padding: Option<usize>,
-    pub flip: Option<bool>,
-    pub skip_at_most: usize,
-}
+crate::section! {
+    /// The section `data`: what to load.
+    pub struct DataConfig in "data" {
+        /// a simulated example, your own table, a published image set, or your own images
+        ///
+        /// A file must say it. Your own table needs `data.path` and `data.target`; below are the
+        /// simulated examples
+        kind: DataKind { Kind::Choice(DataKind::NAMES), default: "example1" },
 
-/// The defaults of every preset.
-impl Default for DataConfig {
-    fn default() -> Self {
-        Self {
-            kind: DataKind::Example1,
-            variant: Variant::Sun,
-            columns: None,
-            train_rows: 10_000,
-            validation_rows: 1_000,
-            test_rows: 1_000,
-            seed: None,
-            path: None,
-            target: None,
-            task: TaskChoice::Auto,
-            holdout: 0.2,
-            image_size: 224,
-            crop_padding: None,
-            flip: None,
-            skip_at_most: 100,
-        }
+        /// which published formula of Example 1
+        ///
+        /// See `docs/deviations.md`. No effect on anything else
+        variant: Variant { Kind::Choice(&["sun", "text", "code"]), default: "sun" },
+
+        /// inputs of a simulated example
+        ///
+        /// Absent: as published. At least as many as the example has relevant inputs
+        columns: Option<usize> { Kind::Integer(1, 100_000_000) },
+
+        /// simulated rows to learn from
+        train_rows: usize { Kind::Integer(10, MOST), default: 10000 },
+
+        /// simulated rows to choose with
+        validation_rows: usize { Kind::Integer(10, MOST), default: 1000 },
+
+        /// simulated rows to report on
+        test_rows: usize { Kind::Integer(10, MOST), default: 1000 },
+
+        /// seed of the simulation; `seed` when absent
+        ///
+        /// Give it to run different seeds on the same data
+        seed: Option<u64> { Kind::Integer(0, i64::MAX) },
+
+        /// the table (.csv, .tsv or .parquet), or the folder of the images; absent: data/KIND
+        path: Option<String> { Kind::Text },
+
+        /// the column to predict
+        target: Option<String> { Kind::Text },
+
+        /// what kind of target it is
+        ///
+        /// `"auto"` takes text, truth values and numbers with at most two values as classes, other
+        /// numbers as a regression, and refuses text that looks like numbers (`0,5`, `5 %`)
+        task: TaskChoice {
+            Kind::Choice(&["auto", "regression", "counts", "classification"]), default: "auto"
+        },
+
+        /// share of a table's rows (at most 1/3) or of your own images that is kept for the test
+        /// part
+        ///
+        /// Of a table the usable rows count, and the validation part gets as many again; where that
+        /// is fewer than 2 rows, 2 are kept. Of your own images that are not divided, it is the
+        /// share of each class
+        holdout: f64 { Kind::NumberAbove(0.0, 0.8), default: 0.2 },
+
+        /// height and width that your own images are cropped and resized to
+        image_size: usize { Kind::Integer(8, 4096), default: 224 },
+
+        /// border of zeros around an image before a random crop, for published image sets
+        ///
+        /// Absent: 4 for CIFAR, 2 for MNIST and Fashion-MNIST
+        crop_padding: Option<usize> { Kind::Integer(0, 64) },
+
+        /// whether half the training images are mirrored left to right
+        ///
+        /// Absent: yes where a mirrored image is the same class
+        flip: Option<bool> { Kind::Switch },
+
+        /// images that cannot be decoded and are passed over, before the run stops
+        skip_at_most: usize { Kind::Integer(0, MOST), default: 100 },
     }
 }
 
@@ -54,15 +85,12 @@ impl DataConfig {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-#[expect(missing_docs, reason = "the keys of a configuration say what each field does")]
+/// What kind of data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "their names say it")]
 pub enum DataKind {
-    Example1,
-    Example2,
-    Example3,
-    Bai,
-    Friedman,
+    /// A simulated design, declared in `simulate/`.
+    Simulated(&'static Design),
     Table,
     Shapes,
     Mnist,
@@ -72,20 +100,49 @@ pub enum DataKind {
     Images,
 }
 
+/// Kinds that are not simulated designs.
+const OTHERS: [DataKind; 7] = [
+    DataKind::Table,
+    DataKind::Shapes,
+    DataKind::Mnist,
+    DataKind::FashionMnist,
+    DataKind::Cifar10,
+    DataKind::Cifar100,
+    DataKind::Images,
+];
+
+/// Keys of `data` that only some kinds read.
+const OF_SIMULATED: &[&str] = &["columns", "train_rows", "validation_rows", "test_rows", "seed"];
+const OF_PUBLISHED: &[&str] = &["path", "crop_padding", "flip"];
+const OF_OWN_IMAGES: &[&str] =
+    &["path", "crop_padding", "flip", "seed", "holdout", "image_size", "skip_at_most"];
+
 impl DataKind {
-    /// Whether the data is images.
-    pub fn is_images(self) -> bool {
-        self.example().is_none() && self != DataKind::Table
+    /// The names of all kinds.
+    pub const NAMES: &'static [&'static str] = &{
+        let mut names = [""; DESIGNS.len() + OTHERS.len()];
+        let mut at = 0;
+        while at < names.len() {
+            names[at] = if at < DESIGNS.len() {
+                DESIGNS[at].name
+            } else {
+                OTHERS[at - DESIGNS.len()].name()
+            };
+            at += 1;
+        }
+        names
+    };
+
+    /// The kind called `name`.
+    pub fn find(name: &str) -> Option<Self> {
+        let designs = DESIGNS.iter().map(|design| DataKind::Simulated(design));
+        designs.chain(OTHERS).find(|kind| kind.name() == name)
     }
 
     /// Its name in a configuration.
-    pub fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
-            DataKind::Example1 => "example1",
-            DataKind::Example2 => "example2",
-            DataKind::Example3 => "example3",
-            DataKind::Bai => "bai",
-            DataKind::Friedman => "friedman",
+            DataKind::Simulated(design) => design.name,
             DataKind::Table => "table",
             DataKind::Shapes => "shapes",
             DataKind::Mnist => "mnist",
@@ -96,23 +153,66 @@ impl DataKind {
         }
     }
 
-    /// The simulated example, if it is one.
-    pub fn example(self) -> Option<Example> {
+    /// Whether the data is images.
+    pub fn is_images(self) -> bool {
+        !matches!(self, DataKind::Simulated(_) | DataKind::Table)
+    }
+
+    /// The simulated design, if it is one.
+    pub fn design(self) -> Option<&'static Design> {
         match self {
-            DataKind::Example1 => Some(Example::Example1),
-            DataKind::Example2 => Some(Example::Example2),
-            DataKind::Example3 => Some(Example::Example3),
-            DataKind::Bai => Some(Example::Bai),
-            DataKind::Friedman => Some(Example::Friedman),
+            DataKind::Simulated(design) => Some(design),
             _ => None,
         }
     }
+
+    /// Whether it is made and not read.
+    pub fn is_generated(self) -> bool {
+        matches!(self, DataKind::Simulated(_) | DataKind::Shapes)
+    }
+
+    /// Whether it depends on a key of `data`, by its name without `data.`.
+    pub fn reads(self, key: &str) -> bool {
+        let reads = match self {
+            DataKind::Simulated(design) if key == "variant" => return design.has_variants,
+            DataKind::Simulated(_) => OF_SIMULATED,
+            DataKind::Table => &["path", "target", "task", "holdout"],
+            DataKind::Shapes => &["train_rows", "test_rows", "seed", "crop_padding", "flip"],
+            DataKind::Mnist | DataKind::FashionMnist | DataKind::Cifar10 | DataKind::Cifar100 => {
+                OF_PUBLISHED
+            }
+            DataKind::Images => OF_OWN_IMAGES,
+        };
+        key == "kind" || reads.contains(&key)
+    }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// Example 1.
+impl Default for DataKind {
+    fn default() -> Self {
+        DataKind::Simulated(DESIGNS[0])
+    }
+}
+
+impl Serialize for DataKind {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
+}
+
+impl<'de> Deserialize<'de> for DataKind {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let name = String::deserialize(deserializer)?;
+        Self::find(&name).ok_or_else(|| de::Error::unknown_variant(&name, Self::NAMES))
+    }
+}
+
+/// What kind of target a column is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[expect(missing_docs, reason = "the keys of a configuration say what each field does")]
 pub enum TaskChoice {
+    #[default]
     Auto,
     Regression,
     Counts,

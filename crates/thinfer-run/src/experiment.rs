@@ -164,7 +164,7 @@ pub fn build_method<'a>(
     let freeze_after_epochs = freeze_after_epochs(&config.prune, &cycles)?;
     let setup = Setup {
         method: &config.method,
-        prior: &config.prior,
+        prior: &config.prior.for_rows(train_rows),
         prune: &config.prune,
         network,
         columns,

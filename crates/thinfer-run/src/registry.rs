@@ -16,7 +16,8 @@ pub struct Entry {
 }
 
 /// Keys that every method reads.
-pub const COMMON: &[&str] = &["prior.weight_decay", "schedule.step_size", "schedule.weight_decay"];
+pub const COMMON: &[&str] =
+    &["prior.weight_decay", "prior.sd", "schedule.step_size", "schedule.weight_decay"];
 
 /// All methods: those of the paper, then those that it compares with.
 pub const METHODS: &[Entry] = &{

@@ -36,7 +36,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<()> {
         },
     };
     let setting =
-        |key: &Key| json!({ "key": key.name, "allowed": key.kind.allowed(), "about": key.about });
+        |key: &Key| json!({ "key": key.name, "allowed": key.kind.allowed(), "about": key.about() });
     let method = |entry: &Entry| {
         json!({
             "kind": entry.kind.name(),
@@ -98,7 +98,7 @@ fn short(name: &str, about: &str, page: &str, settings: &str) -> String {
 
 fn in_full(entry: &Entry) -> String {
     let setting = |key: &Key| {
-        let lines = [key.about.to_owned(), key.kind.allowed()];
+        let lines = [key.about(), key.kind.allowed()];
         let lines = lines.iter().flat_map(|line| folded(line, 76)).collect::<Vec<_>>();
         format!("{}\n    {}\n", key.name, lines.join("\n    "))
     };

@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod compare;
+mod completions;
 mod damage;
 mod data;
 mod devices;

@@ -30,7 +30,7 @@ use thinfer_engine::{Arena, ParamTable, Role};
 use crate::prune::Course;
 
 pub use registry::{Choices, Declaration, MethodKind, NAMES, Setup, When};
-pub use settings::{MethodConfig, OwnSettings, PriorConfig, PruneConfig};
+pub use settings::{MethodConfig, NO_LIMIT, OwnSettings, PriorConfig, PruneConfig};
 
 /// All methods: those of the paper, then those that it compares with.
 pub const METHODS: &[&Declaration] = &[

@@ -8,12 +8,13 @@ use thinfer_engine::{Network, Op, Param, Role, vectorize};
 pub(super) const TASK: usize = 1 << 15;
 
 /// Which weights of a layer form one group.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Grouping {
     /// One kernel of a convolution for each pair of channels; in a linear layer one input.
     Kernel,
     /// All weights that read one input: variable selection in the first layer.
+    #[default]
     Input,
     /// All weights of one output.
     Output,

@@ -186,7 +186,7 @@ impl Table {
         if value.is_nan() {
             return Err(self.missing_cell(row, &column.name));
         }
-        if value >= 0.0 && value <= LARGEST_COUNT && value.fract() == 0.0 {
+        if (0.0..=LARGEST_COUNT).contains(&value) && value.fract() == 0.0 {
             return Ok(());
         }
         let problem = format!(

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use thinfer_core::methods::NO_LIMIT;
 use thinfer_data::{Error, Result};
 use toml::{Table, Value};
 
-use super::keys::NO_LIMIT;
 use super::{Config, flatten};
 
 /// A key that two configurations do not have in common.

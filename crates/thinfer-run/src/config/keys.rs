@@ -1,342 +1,120 @@
-//! Every key that a configuration can have, as data: checks, suggestions, the schema and the
-//! reference page all come from these tables. What one method alone reads is declared beside it.
+//! Every key that a configuration can have, as data: checks, suggestions, the schema, the presets,
+//! the tables of `docs/config.md` and the completion of `--set` all come from these.
+//!
+//! A key is declared in its section's `section!`: `model`, `train` and `posterior` in `sections.rs`
+//! beside this file, `method`, `prior` and `prune` in thinfer-core's `methods/settings.rs`, `data`
+//! in thinfer-data's `settings.rs`. What one method alone reads is declared in the method's file.
+//! Here are the keys without a section, and the schedules, which have the same six keys each.
 
-pub use thinfer_core::keys::{Key, Kind};
+pub use thinfer_core::keys::{Defaults, Key, Kind};
 use thinfer_core::keys::{MOST, key};
-use thinfer_core::methods;
+use thinfer_core::methods::{self, MethodConfig, PriorConfig, PruneConfig};
+use thinfer_data::DataConfig;
 use toml::Value;
 
+use super::sections::{ModelConfig, PosteriorConfig, TrainConfig};
+
+const TOP: &[Key] = &[
+    key(
+        "format",
+        Kind::Integer(0, MOST),
+        "version of the file format; this program reads 1\n\n\
+         Another number is refused; a file without the key counts as current",
+    )
+    .default("1"),
+    key(
+        "preset",
+        Kind::Choice(&["exact", "paper", "reference-code"]),
+        "which reading of the paper the defaults follow\n\nSee `docs/presets.md`",
+    )
+    .default("\"exact\""),
+    key(
+        "seed",
+        Kind::Integer(0, i64::MAX),
+        "everything random follows from it\n\n\
+         Start values, noise, order of the rows, the split of a table",
+    )
+    .default("1"),
+    key(
+        "chains",
+        Kind::Integer(1, 10_000),
+        "independent chains\n\nThey differ in their random numbers alone",
+    )
+    .default("1"),
+];
+
 const SHAPES: &[&str] = &["constant", "cyclical", "steps"];
-/// What is written where nothing is to be limited and the default is a limit.
-pub(super) const NO_LIMIT: &str = "none";
 const TEMPERATURES: &[&str] = &["1/sqrt(N)", "1/N"];
 
-macro_rules! schedule_keys {
-    ($name:literal, $value:expr, $about:literal) => {
+/// The keys of a schedule; the first is its value, with the default.
+macro_rules! schedule {
+    ($name:literal, $value:expr, $about:literal, $default:literal) => {
         [
-            key(concat!("schedule.", $name, ".value"), $value, $about),
+            key(concat!("schedule.", $name, ".value"), $value, $about).default($default),
             key(
                 concat!("schedule.", $name, ".shape"),
                 Kind::Choice(SHAPES),
                 "its course over the run",
-            ),
+            )
+            .default("\"constant\""),
             key(
                 concat!("schedule.", $name, ".cycles"),
                 Kind::Integer(1, 100_000),
                 "cosine cycles, for shape = \"cyclical\"",
-            ),
+            )
+            .default("1"),
             key(
                 concat!("schedule.", $name, ".factor"),
                 Kind::NumberAbove(0.0, 10.0),
                 "multiplier at each of `at_epochs`, for shape = \"steps\"",
-            ),
+            )
+            .default("0.1"),
             key(
                 concat!("schedule.", $name, ".at_epochs"),
                 Kind::Integers(0, MOST),
                 "when to multiply, for shape = \"steps\"",
-            ),
+            )
+            .default("[]"),
             key(
                 concat!("schedule.", $name, ".warm_up_epochs"),
                 Kind::Number(0.0, 1e9),
-                "linear growth from 0 at the start",
-            ),
+                "linear growth from 0 at the start\n\nOver so many epochs, with any shape",
+            )
+            .default("0.0"),
         ]
     };
 }
 
-const STEP_SIZE: [Key; 6] =
-    schedule_keys!("step_size", Kind::NumberAbove(0.0, 1e6), "the learning rate l = Δt²");
-const TEMPERATURE: [Key; 6] = schedule_keys!(
-    "temperature",
-    Kind::NumberOr(TEMPERATURES),
-    "k; the sampler targets exp(-L/k²), so 1/sqrt(N) is the posterior and 1/N a cold one"
-);
-const ETA: [Key; 6] = schedule_keys!("eta", Kind::Number(0.0, 1e6), "the rate η of the ρ update");
+const STEP_SIZE: [Key; 6] = {
+    let mut keys =
+        schedule!("step_size", Kind::NumberAbove(0.0, 1e6), "the learning rate l = Δt²", "0.01");
+    keys[0] = keys[0].images("1.0");
+    keys[1] = keys[1].default("\"cyclical\"");
+    keys[2] = keys[2].default("6").images("4");
+    keys
+};
+const TEMPERATURE: [Key; 6] = {
+    let mut keys = schedule!(
+        "temperature",
+        Kind::NumberOr(TEMPERATURES),
+        "k; the sampler targets exp(-L/k²), so 1/sqrt(N) is the posterior and 1/N a cold one",
+        "\"1/sqrt(N)\""
+    );
+    keys[0] = keys[0].images("\"1/N\"");
+    keys
+};
+const ETA: [Key; 6] = schedule!("eta", Kind::Number(0.0, 1e6), "the rate η of the ρ update", "0.1");
 const WEIGHT_DECAY: [Key; 6] =
-    schedule_keys!("weight_decay", Kind::Number(0.0, 1e6), "a factor on the weight decay");
-
-const UP_TO_METHODS: &[Key] = &[
-    key("format", Kind::Integer(0, MOST), "version of the file format; this program reads 1"),
-    key(
-        "preset",
-        Kind::Choice(&["exact", "paper", "reference-code"]),
-        "which reading of the paper the defaults follow",
-    ),
-    key("seed", Kind::Integer(0, i64::MAX), "everything random follows from it"),
-    key("chains", Kind::Integer(1, 10_000), "independent chains"),
-    key(
-        "data.kind",
-        Kind::Choice(&[
-            "example1",
-            "example2",
-            "example3",
-            "bai",
-            "friedman",
-            "table",
-            "shapes",
-            "mnist",
-            "fashion-mnist",
-            "cifar10",
-            "cifar100",
-            "images",
-        ]),
-        "a simulated example, your own table, a published image set, or your own images",
-    ),
-    key(
-        "data.variant",
-        Kind::Choice(&["sun", "text", "code"]),
-        "which published formula of Example 1",
-    ),
-    key("data.columns", Kind::Integer(1, 100_000_000), "inputs of a simulated example"),
-    key("data.train_rows", Kind::Integer(10, MOST), "simulated rows to learn from"),
-    key("data.validation_rows", Kind::Integer(10, MOST), "simulated rows to choose with"),
-    key("data.test_rows", Kind::Integer(10, MOST), "simulated rows to report on"),
-    key("data.seed", Kind::Integer(0, i64::MAX), "seed of the simulation; `seed` when absent"),
-    key(
-        "data.path",
-        Kind::Text,
-        "the table (.csv, .tsv or .parquet), or the folder of the images; absent: data/KIND",
-    ),
-    key("data.target", Kind::Text, "the column to predict"),
-    key(
-        "data.task",
-        Kind::Choice(&["auto", "regression", "counts", "classification"]),
-        "what kind of target it is",
-    ),
-    key(
-        "data.holdout",
-        Kind::NumberAbove(0.0, 0.8),
-        "share of a table's rows (at most 1/3) or of your own images that is kept for the test part",
-    ),
-    key(
-        "data.image_size",
-        Kind::Integer(8, 4096),
-        "height and width that your own images are cropped and resized to",
-    ),
-    key(
-        "data.crop_padding",
-        Kind::Integer(0, 64),
-        "border of zeros around an image before a random crop, for published image sets",
-    ),
-    key("data.flip", Kind::Switch, "whether half the training images are mirrored left to right"),
-    key(
-        "data.skip_at_most",
-        Kind::Integer(0, MOST),
-        "images that cannot be decoded and are passed over, before the run stops",
-    ),
-    key(
-        "model.name",
-        Kind::Text,
-        "mlp, or an image network: convnet, lenet, resnet18-cifar, resnet34-cifar, resnet18, resnet34, resnet50, wrn-DEPTH-WIDTH",
-    ),
-    key(
-        "model.label_smoothing",
-        Kind::NumberBelow(0.0, 1.0),
-        "share of each label that is spread over all classes",
-    ),
-    key(
-        "model.hidden",
-        Kind::Integers(1, 1_000_000),
-        "units of each hidden layer; [] is a linear model",
-    ),
-    key("model.activation", Kind::Choice(&["relu", "tanh"]), "what hidden units compute"),
-    key(
-        "model.noise",
-        Kind::Choice(&["known", "learned"]),
-        "whether the noise of a regression is learned",
-    ),
-    key(
-        "model.noise_sigma",
-        Kind::NumberAbove(0.0, 1e9),
-        "its standard deviation, or where learning starts",
-    ),
-    key(
-        "model.likelihood",
-        Kind::Choice(&["normal", "student-t", "poisson", "negative-binomial"]),
-        "what a number is like around its prediction; absent: normal, of counts negative-binomial",
-    ),
-    key(
-        "model.dof",
-        Kind::NumberAbove(0.0, 1e6),
-        "degrees of freedom of likelihood = \"student-t\"; 4: fewer forgive more",
-    ),
-    key(
-        "method.kind",
-        Kind::Choice(methods::NAMES),
-        "Algorithm 3, 2, 1, or another method; `thinfer methods` lists them",
-    ),
-    key("method.beta1", Kind::NumberBelow(0.0, 1.0), "β₁, how much of the velocity stays"),
-    key("method.beta2", Kind::NumberAbove(0.0, 1e3), "β₂, the factor on the gradient"),
-    key("method.momentum", Kind::NumberBelow(0.0, 1.0), "momentum of SGD"),
-    key("method.nesterov", Kind::Switch, "whether SGD looks ahead along its momentum"),
-    key(
-        "method.noise",
-        Kind::Choice(&["exact", "paper"]),
-        "noise of the sampler; `exact` has the temperature k²",
-    ),
-    key("method.rho", Kind::Choice(&["exact", "code", "printed"]), "which form of the ρ update"),
-    key(
-        "method.initial_momentum",
-        Kind::Number(0.0, 1e3),
-        "standard deviation of the first velocity",
-    ),
-    key("method.clip", Kind::NumberOr(&[NO_LIMIT]), "largest norm of the data gradient"),
-];
-
-const AFTER_METHODS: &[Key] = &[
-    key(
-        "prior.weight_decay",
-        Kind::Number(0.0, 1e6),
-        "wd = δ/N; of the slab where there is a spike",
-    ),
-    key("prior.spike_decay", Kind::NumberAbove(0.0, 1e6), "wd₀ = δ₀/N of the spike"),
-    key(
-        "prior.group",
-        Kind::Choice(&["kernel", "input", "output", "weight"]),
-        "which weights are in spike or slab together",
-    ),
-    key(
-        "prior.soft_threshold",
-        Kind::NumberAbove(0.0, 1e9),
-        "λ₁ on a group's mean square; or give spike_probability",
-    ),
-    key(
-        "prior.spike_probability",
-        Kind::NumberAbove(0.0, 0.999_999_999),
-        "P(spike), from which λ₁ is computed",
-    ),
-    key("prune.regrow", Kind::Switch, "false is DFP (never comes back), true is DPF (feedback)"),
-    key(
-        "prune.rule",
-        Kind::Choice(&["mean-square", "range", "absolute-range"]),
-        "what is compared with the hard threshold: a group's mean square, or how far apart the weights (or their sizes) of a channel lie",
-    ),
-    key(
-        "prune.hard_threshold",
-        Kind::NumberAbove(0.0, 1e9),
-        "below it a group or channel is pruned (λ₂); absent: λ₁",
-    ),
-    key(
-        "prune.target",
-        Kind::NumberAbove(0.0, 0.9999),
-        "share of all parameters to prune; the hard threshold is found during the run",
-    ),
-    key(
-        "prune.rate",
-        Kind::NumberAbove(0.0, 0.999),
-        "share of live weights that move elsewhere at a time: at first for SM, always for DSR",
-    ),
-    key(
-        "prune.dense_layers",
-        Kind::Texts,
-        "layers of which DPF-Lin, SM and DSR prune nothing; `*NAME` stands for all whose name ends so",
-    ),
-    key(
-        "prune.keep_norm",
-        Kind::Switch,
-        "whether a pruned channel keeps its norm scale and shift, as in the authors' program",
-    ),
-    key(
-        "prune.multiple",
-        Kind::Integer(1, 1024),
-        "channels of a layer are pruned so many at a time (range rules)",
-    ),
-    key(
-        "prune.work_exponent",
-        Kind::Number(0.0, 1.0),
-        "how much more is pruned where weights cost more multiply-adds (range rules); 0: one threshold for all",
-    ),
-    key(
-        "prune.shrink",
-        Kind::Choice(&["where-it-pays", "always", "never"]),
-        "when training goes on with a smaller network, where pruning is for good",
-    ),
-    key(
-        "prune.warm_up_epochs",
-        Kind::Integer(0, MOST),
-        "EM and pruning run in the epochs after this one, counted from 0",
-    ),
-    key(
-        "prune.freeze_after_epochs",
-        Kind::Integer(0, MOST),
-        "pruning ends here, so that later samples share one mask",
-    ),
-    key(
-        "prune.freeze_after_cycles",
-        Kind::Integer(1, 100_000),
-        "pruning ends with this cycle; an alternative to prune.freeze_after_epochs",
-    ),
-    key(
-        "prune.after_freeze",
-        Kind::Choice(&["em", "slab"]),
-        "whether the EM step goes on after pruning, or what is left is in the slab",
-    ),
-    key("prune.cadence", Kind::Choice(&["epoch", "step"]), "how often EM and pruning run"),
-    key("train.epochs", Kind::Integer(1, MOST), "passes over the data"),
-    key("train.batch", Kind::Integer(1, 100_000_000), "rows a step"),
-    key("train.samples_per_cycle", Kind::Integer(1, 100_000), "snapshots at the end of each cycle"),
-    key(
-        "train.members",
-        Kind::Choice(&["snapshots", "last"]),
-        "networks that make up the posterior: all snapshots, or the last of each chain (a deep ensemble)",
-    ),
-    key(
-        "train.record_every_epochs",
-        Kind::Integer(1, MOST),
-        "how often a line goes into the history; absent: about 500 lines",
-    ),
-    key(
-        "train.evaluate_every_epochs",
-        Kind::Integer(1, MOST),
-        "how often the test images are scored during training",
-    ),
-    key(
-        "train.precision",
-        Kind::Choice(&["bf16", "tf32", "f32"]),
-        "arithmetic on a GPU; the CPU always computes in f32",
-    ),
-    key(
-        "train.trace",
-        Kind::Texts,
-        "channels whose weights are kept at every epoch's end, as LAYER:in:NUMBER or LAYER:out:NUMBER",
-    ),
-    key(
-        "train.freeze_below",
-        Kind::NumberAbove(0.0, 100.0),
-        "a group that moved by less than this part of its length from one cycle's end to the next is trained no more",
-    ),
-    key(
-        "train.freeze_layer_share",
-        Kind::NumberAbove(0.0, 1.0),
-        "a layer is frozen whole when at least this share of its kept weights is frozen; absent: 0.9",
-    ),
-    key(
-        "train.checkpoint_seconds",
-        Kind::NumberAbove(0.0, 1e9),
-        "time between checkpoints; more where writing them would take over 2 % of the time",
-    ),
-    key(
-        "train.checkpoint_steps",
-        Kind::Integer(1, MOST),
-        "steps between checkpoints, besides the time",
-    ),
-    key(
-        "posterior.burn_in",
-        Kind::NumberBelow(0.0, 1.0),
-        "share of the cycles, or of the samples of one cycle, that is not averaged; absent: 0.5 for tables, 0 for images",
-    ),
-    key(
-        "posterior.thin",
-        Kind::Integer(1, 100_000),
-        "of so many samples the last one is averaged; absent: one of every cycle for tables, all for images",
-    ),
-];
+    schedule!("weight_decay", Kind::Number(0.0, 1e6), "a factor on the weight decay", "1.0");
 
 /// All keys.
 pub fn keys() -> impl Iterator<Item = Key> {
     let own = methods::METHODS.iter().flat_map(|method| method.keys);
     let schedules = [STEP_SIZE, TEMPERATURE, ETA, WEIGHT_DECAY].into_iter().flatten();
-    UP_TO_METHODS.iter().chain(own).chain(AFTER_METHODS).copied().chain(schedules)
+    let before = [TOP, DataConfig::KEYS, ModelConfig::KEYS, MethodConfig::KEYS];
+    let after = [PriorConfig::KEYS, PruneConfig::KEYS, TrainConfig::KEYS, PosteriorConfig::KEYS];
+    let (before, after) = (before.into_iter().flatten(), after.into_iter().flatten());
+    before.chain(own).chain(after).copied().chain(schedules)
 }
 
 /// The key called `name`.
@@ -443,7 +221,7 @@ pub fn schema() -> serde_json::Value {
             }
         }
         let mut leaf = key.kind.schema();
-        leaf["description"] = key.about.into();
+        leaf["description"] = key.about().into();
         at["properties"][parts[parts.len() - 1]] = leaf;
     }
     root["$schema"] = "https://json-schema.org/draft/2020-12/schema".into();
@@ -497,6 +275,21 @@ mod tests {
         // One other table has it by this very name.
         assert_eq!(nearest("train.regrow"), Some("prune.regrow"));
         assert_eq!(nearest("method.noise_sigma"), Some("model.noise_sigma"));
+    }
+
+    #[test]
+    fn every_default_is_a_value_that_its_key_takes() {
+        for key in keys() {
+            let Defaults { exact, paper, reference_code, images } = key.defaults;
+            for text in [exact, paper, reference_code, images].into_iter().flatten() {
+                let value = super::super::presets::read(text);
+                let fits = value.as_ref().is_some_and(|value| accepts(key.kind, value));
+                assert!(fits || text == "absent", "{}: {text}", key.name);
+                // The structs read them as JSON, which is written the same way.
+                let same = serde_json::from_str::<serde_json::Value>(text).ok();
+                assert_eq!(same.is_some(), text != "absent", "{}: {text}", key.name);
+            }
+        }
     }
 
     /// `docs/config-schema.json` is this schema. To renew it:

@@ -13,9 +13,9 @@ use std::ops::Range;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
-use thinfer_core::methods::Choices;
+use thinfer_core::methods::{Choices, NO_LIMIT};
 use thinfer_core::model::name_problem;
-use thinfer_core::posterior::{SampleRule, Thin};
+use thinfer_core::posterior::SampleRule;
 use thinfer_core::schedule::sampling_epochs;
 use thinfer_data::check_holdout;
 use thinfer_data::files::regular;
@@ -23,7 +23,7 @@ use thinfer_data::{Error, Result};
 use toml::{Table, Value};
 
 pub use differences::Difference;
-pub use presets::{PRESET_DIFFERENCES, Preset};
+pub use presets::{Preset, preset_differences};
 pub use sections::{
     Likelihood, Members, ModelConfig, NoiseModel, PosteriorConfig, PrecisionName, ScheduleConfig,
     ScheduleConfigs, ScheduleValue, ShapeName, TrainConfig,
@@ -40,7 +40,7 @@ pub const FORMAT: i64 = 1;
 
 /// A resolved configuration: every value is there, of its type and in its range.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "`keys.rs` says what each field does, for users and for readers")]
+#[expect(missing_docs, reason = "the keys say what each field does")]
 pub struct Config {
     pub format: i64,
     pub preset: Preset,
@@ -130,8 +130,12 @@ impl Config {
         if settings.contains_key("prune.target") && !settings.contains_key("prune.hard_threshold") {
             all.remove("prune.hard_threshold");
         }
-        if all.get("method.clip").and_then(Value::as_str) == Some(keys::NO_LIMIT) {
+        if all.get("method.clip").and_then(Value::as_str) == Some(NO_LIMIT) {
             all.remove("method.clip");
+        }
+        if settings.contains_key("prior.sd") && settings.contains_key("prior.weight_decay") {
+            let problem = "is given beside prior.weight_decay, and both say how wide the prior is; give one of them";
+            return Err(Error::config("prior.sd", problem));
         }
         let config: Config = Value::Table(unflatten(&all))
             .try_into()
@@ -183,7 +187,7 @@ impl Config {
             return Ok(text);
         }
         // A key that is not there would stand for the default.
-        let none = format!("[method]\nclip = \"{}\"\n", keys::NO_LIMIT);
+        let none = format!("[method]\nclip = \"{NO_LIMIT}\"\n");
         Ok(text.replacen("[method]\n", &none, 1))
     }
 
@@ -226,17 +230,10 @@ impl Config {
         }
     }
 
-    /// Which samples are averaged. Of a table the first half is burn-in and one sample of every
-    /// cycle is kept; of images all are, as the paper does.
+    /// Which samples are averaged.
     pub fn sample_rule(&self) -> SampleRule {
         let images = self.data.kind.is_images();
-        let burn_in = self.posterior.burn_in.unwrap_or(if images { 0.0 } else { 0.5 });
-        let thin = match self.posterior.thin {
-            Some(thin) => Thin::Every(thin),
-            None if images || self.cycles().len() == 1 => Thin::Every(1),
-            None => Thin::OneACycle,
-        };
-        SampleRule::new(&self.cycles(), &self.sample_epochs(), burn_in, thin)
+        self.posterior.rule(&self.cycles(), &self.sample_epochs(), images)
     }
 
     /// The seed of simulated data.
@@ -282,8 +279,7 @@ fn check_names_data(settings: &BTreeMap<String, Value>) -> Result<()> {
 }
 
 fn is_images(kind: &str) -> bool {
-    let kind: std::result::Result<DataKind, _> = Value::String(kind.to_owned()).try_into();
-    kind.is_ok_and(DataKind::is_images)
+    DataKind::find(kind).is_some_and(DataKind::is_images)
 }
 
 fn flatten(prefix: &str, table: &Table, into: &mut BTreeMap<String, Value>) {

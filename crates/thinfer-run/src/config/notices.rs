@@ -62,30 +62,12 @@ impl Config {
         let data = |config: &Config| Table::try_from(&config.data).unwrap_or_default();
         let usual = Config::resolve(&least).map_or_else(|_| data(self), |config| data(&config));
         let unused = |(key, value): &(String, Value)| {
-            !reads(kind, key) && usual.get(key).is_none_or(|usual| usual != value)
+            !kind.reads(key) && usual.get(key).is_none_or(|usual| usual != value)
         };
         let tell = |(key, _): (String, Value)| {
             format!("data.{key} is given, but data.kind = \"{}\" has no use for it", kind.name())
         };
         data(self).into_iter().filter(unused).map(tell).collect()
-    }
-}
-
-/// Whether data of this kind depends on a key.
-fn reads(kind: DataKind, key: &str) -> bool {
-    let (simulated, shapes) = (kind.example().is_some(), kind == DataKind::Shapes);
-    let (table, own) = (kind == DataKind::Table, kind == DataKind::Images);
-    match key {
-        "variant" => kind == DataKind::Example1,
-        "columns" | "validation_rows" => simulated,
-        "train_rows" | "test_rows" => simulated || shapes,
-        "seed" => simulated || shapes || own,
-        "path" => !simulated && !shapes,
-        "target" | "task" => table,
-        "holdout" => table || own,
-        "image_size" | "skip_at_most" => own,
-        "crop_padding" | "flip" => kind.is_images(),
-        _ => true,
     }
 }
 

@@ -1,29 +1,60 @@
-//! What a configuration holds, section by section; `keys.rs` says what each value does.
+//! What a configuration holds, section by section. `method`, `prior` and `prune` are in thinfer-core,
+//! `data` is in thinfer-data.
+
+use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
+use thinfer_core::keys::{Kind, MOST};
 use thinfer_core::model::Activation;
+use thinfer_core::posterior::{SampleRule, Thin};
 use thinfer_core::schedule::{Schedule, Shape};
+use thinfer_data::section;
 use thinfer_engine::cuda::Precision;
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "see `keys.rs`")]
-pub struct ModelConfig {
-    pub name: String,
-    pub label_smoothing: f64,
-    pub hidden: Vec<usize>,
-    pub activation: Activation,
-    pub noise: NoiseModel,
-    pub noise_sigma: f64,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub likelihood: Option<Likelihood>,
-    #[serde(default = "default_dof", skip_serializing_if = "is_default_dof")]
-    pub dof: f64,
+section! {
+    /// The section `model`.
+    pub struct ModelConfig in "model" {
+        /// mlp, or an image network: convnet, lenet, resnet18-cifar, resnet34-cifar, resnet18,
+        /// resnet34, resnet50, wrn-DEPTH-WIDTH
+        ///
+        /// `convnet` has three convolutions with batch norm
+        name: String { Kind::Text, default: "mlp", images: "convnet" },
+
+        /// share of each label that is spread over all classes
+        label_smoothing: f64 { Kind::NumberBelow(0.0, 1.0), default: 0.0 },
+
+        /// units of each hidden layer; [] is a linear model
+        hidden: Vec<usize> { Kind::Integers(1, 1_000_000), default: [5, 3] },
+
+        /// what hidden units compute
+        activation: Activation { Kind::Choice(&["relu", "tanh"]), default: "relu" },
+
+        /// whether the noise of a regression is learned
+        ///
+        /// Learned, it is one more parameter, `noise.log_sigma`
+        noise: NoiseModel { Kind::Choice(&["known", "learned"]), default: "known" },
+
+        /// its standard deviation, or where learning starts
+        ///
+        /// For a table the target is standardised, so 1 is the target's own standard deviation
+        noise_sigma: f64 {
+            Kind::NumberAbove(0.0, 1e9), default: 1.0, reference_code: 0.7071067811865476
+        },
+
+        /// what a number is like around its prediction; absent: normal, of counts negative-binomial
+        likelihood: Option<Likelihood> {
+            Kind::Choice(&["normal", "student-t", "poisson", "negative-binomial"]), later: LeftOut
+        },
+
+        /// degrees of freedom of likelihood = "student-t": fewer forgive outliers more
+        dof: f64 { Kind::NumberAbove(0.0, 1e6), default: 4.0, later: LeftOut },
+    }
 }
 
 /// What a number is like around what the network says of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-#[expect(missing_docs, reason = "see `keys.rs`")]
+#[expect(missing_docs, reason = "the keys of a configuration say what each is")]
 pub enum Likelihood {
     Normal,
     StudentT,
@@ -31,26 +62,17 @@ pub enum Likelihood {
     NegativeBinomial,
 }
 
-/// Tails that forgive outliers and still have a variance.
-fn default_dof() -> f64 {
-    4.0
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "what serde calls")]
-fn is_default_dof(dof: &f64) -> bool {
-    *dof == default_dof()
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-#[expect(missing_docs, reason = "see `keys.rs`")]
+#[expect(missing_docs, reason = "the keys of a configuration say what each is")]
 pub enum NoiseModel {
+    #[default]
     Known,
     Learned,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "see `keys.rs`")]
+#[expect(missing_docs, reason = "the keys of a configuration say what each is")]
 pub struct ScheduleConfigs {
     pub step_size: ScheduleConfig,
     pub temperature: ScheduleConfig,
@@ -59,7 +81,7 @@ pub struct ScheduleConfigs {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "see `keys.rs`")]
+#[expect(missing_docs, reason = "the keys of a configuration say what each is")]
 pub struct ScheduleConfig {
     pub value: ScheduleValue,
     pub shape: ShapeName,
@@ -81,7 +103,7 @@ pub enum ScheduleValue {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-#[expect(missing_docs, reason = "see `keys.rs`")]
+#[expect(missing_docs, reason = "the keys of a configuration say what each is")]
 pub enum ShapeName {
     Constant,
     Cyclical,
@@ -107,30 +129,87 @@ impl ScheduleConfig {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "see `keys.rs`")]
-pub struct TrainConfig {
-    pub epochs: usize,
-    pub batch: usize,
-    pub samples_per_cycle: usize,
-    pub members: Members,
-    pub record_every_epochs: Option<usize>,
-    pub evaluate_every_epochs: usize,
-    pub precision: PrecisionName,
-    #[serde(default)]
-    pub trace: Vec<String>,
-    pub freeze_below: Option<f64>,
-    pub freeze_layer_share: Option<f64>,
-    pub checkpoint_seconds: f64,
-    pub checkpoint_steps: Option<u64>,
+section! {
+    /// The section `train`.
+    pub struct TrainConfig in "train" {
+        /// passes over the data
+        epochs: usize { Kind::Integer(1, MOST), default: 3000, images: 200 },
+
+        /// rows a step
+        ///
+        /// At most all of them
+        batch: usize { Kind::Integer(1, 100_000_000), default: 1024, images: 64 },
+
+        /// snapshots at the end of each cycle
+        ///
+        /// One after each of its last epochs; at most 10⁵ a chain
+        samples_per_cycle: usize { Kind::Integer(1, 100_000), default: 3 },
+
+        /// networks that make up the posterior: all snapshots, or the last of each chain (a deep
+        /// ensemble)
+        ///
+        /// An ensemble has several `chains`, see `docs/ensembles.md`
+        members: Members { Kind::Choice(&["snapshots", "last"]), default: "snapshots" },
+
+        /// how often a line goes into the history; absent: about 500 lines
+        record_every_epochs: Option<usize> { Kind::Integer(1, MOST) },
+
+        /// how often the test images are scored during training
+        evaluate_every_epochs: usize { Kind::Integer(1, MOST), default: 1 },
+
+        /// arithmetic on a GPU; the CPU always computes in f32
+        precision: PrecisionName {
+            Kind::Choice(&["bf16", "tf32", "f32"]), default: "f32", images: "bf16"
+        },
+
+        /// channels whose weights are kept at every epoch's end, as LAYER:in:NUMBER or
+        /// LAYER:out:NUMBER
+        ///
+        /// Their paths can then be drawn. Numbers count from 0: `"conv2:out:3"`
+        trace: Vec<String> { Kind::Texts, default: [], later: Shown },
+
+        /// a group that moved by less than this part of its length from one cycle's end to the next
+        /// is trained no more
+        ///
+        /// Under Algorithms 2 and 3, see `docs/freeze.md`. Absent: all are trained to the end
+        freeze_below: Option<f64> { Kind::NumberAbove(0.0, 100.0) },
+
+        /// a layer is frozen whole when at least this share of its kept weights is frozen; absent:
+        /// 0.9
+        ///
+        /// Its gradient is then not computed
+        freeze_layer_share: Option<f64> { Kind::NumberAbove(0.0, 1.0) },
+
+        /// time between checkpoints; more where writing them would take over 2 % of the time
+        checkpoint_seconds: f64 { Kind::NumberAbove(0.0, 1e9), default: 30.0 },
+
+        /// steps between checkpoints, besides the time
+        ///
+        /// Absent: time alone
+        checkpoint_steps: Option<u64> { Kind::Integer(1, MOST) },
+    }
 }
 
-/// Which samples are averaged.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "see `keys.rs`")]
-pub struct PosteriorConfig {
-    pub burn_in: Option<f64>,
-    pub thin: Option<usize>,
+section! {
+    /// The section `posterior`: which samples are averaged.
+    pub struct PosteriorConfig in "posterior" {
+        /// share of the cycles, or of the samples of one cycle, that is not averaged; absent: 0.5
+        /// for tables, 0 for images
+        ///
+        /// Those from the start are left out
+        burn_in: Option<f64> { Kind::NumberBelow(0.0, 1.0) },
+
+        /// of so many samples the last one is averaged; absent: one of every cycle for tables, all
+        /// for images
+        ///
+        /// They are counted from the last
+        thin: Option<usize> { Kind::Integer(1, 100_000) },
+
+        /// samples of each chain that are averaged at most; where there are more they are thinned
+        ///
+        /// A prediction takes the time and a file the room of so many networks. Absent: no limit
+        at_most: Option<usize> { Kind::Integer(1, 100_000), later: LeftOut },
+    }
 }
 
 impl PosteriorConfig {
@@ -138,24 +217,58 @@ impl PosteriorConfig {
     pub(super) fn is_default(&self) -> bool {
         *self == Self::default()
     }
+
+    /// Which samples are averaged, of those after `epochs`. Of a table the first half is burn-in
+    /// and one sample of every cycle is kept; of images all are, as the paper does.
+    pub(super) fn rule(
+        &self,
+        cycles: &[Range<usize>],
+        epochs: &[usize],
+        images: bool,
+    ) -> SampleRule {
+        let burn_in = self.burn_in.unwrap_or(if images { 0.0 } else { 0.5 });
+        let thin = match self.thin {
+            Some(thin) => Thin::Every(thin),
+            None if images || cycles.len() == 1 => Thin::Every(1),
+            None => Thin::OneACycle,
+        };
+        let every = match thin {
+            Thin::Every(every) => every,
+            Thin::OneACycle => epochs.len() / cycles.len().max(1),
+        };
+        // Burn-in is a share of the cycles, or of the samples of the only one.
+        let dropped = |count: usize| ((burn_in * count as f64) as usize).min(count.max(1) - 1);
+        let averaged = match cycles.get(dropped(cycles.len())) {
+            Some(first) if cycles.len() > 1 => epochs.iter().filter(|e| **e >= first.start).count(),
+            _ => epochs.len() - dropped(epochs.len()).min(epochs.len()),
+        };
+        let averaged = averaged.div_ceil(every.max(1));
+        let thin = match self.at_most {
+            Some(most) if averaged > most => Thin::Every(every.max(1) * averaged.div_ceil(most)),
+            _ => thin,
+        };
+        SampleRule::new(cycles, epochs, burn_in, thin)
+    }
 }
 
 /// What a posterior is made of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-#[expect(missing_docs, reason = "see `keys.rs`")]
+#[expect(missing_docs, reason = "the keys of a configuration say what each is")]
 pub enum Members {
+    #[default]
     Snapshots,
     Last,
 }
 
 /// The arithmetic on a GPU.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-#[expect(missing_docs, reason = "see `keys.rs`")]
+#[expect(missing_docs, reason = "the keys of a configuration say what each is")]
 pub enum PrecisionName {
     Bf16,
     Tf32,
+    #[default]
     F32,
 }
 

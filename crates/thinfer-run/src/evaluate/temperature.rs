@@ -81,7 +81,7 @@ pub(crate) fn temperature(
             return Ok(None);
         };
         let (variances, kept) = row_variances(config, network, examples, sample)?;
-        let decay = config.prior.weight_decay;
+        let decay = config.prior.for_rows(rows).weight_decay;
         let heat = variances
             .iter()
             .fold(0.0, |sum, variance| sum + variance * response.temperature(variance + decay));

@@ -13,7 +13,6 @@ use serde::Serialize;
 use thinfer_core::device::Device;
 use thinfer_core::train::Observer;
 use thinfer_data::{Error, Result};
-use thinfer_run::config::DataKind;
 use thinfer_run::run::{RunInfo, read_info};
 
 pub use entry::{Entry, Evaluated};
@@ -126,7 +125,7 @@ fn difference(one: &RunInfo, other: &RunInfo) -> Option<String> {
         return None;
     }
     // What is generated follows the seed of the run unless it has its own.
-    let generated = kind.example().is_some() || kind == DataKind::Shapes;
+    let generated = kind.is_generated();
     Some(if generated && one.config.data_seed() != other.config.data_seed() {
         "has generated data of another seed (--set data.seed=1 gives all runs the same), so other data"
             .to_owned()

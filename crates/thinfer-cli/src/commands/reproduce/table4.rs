@@ -2,9 +2,8 @@
 
 use std::path::PathBuf;
 
-use thinfer::data::simulate::Example;
 use thinfer::metrics::Spread;
-use thinfer::reproduce::{Cost, Failure, Plan, Row, Summary, Table4, collect, table4};
+use thinfer::reproduce::{Cost, Example, Failure, Plan, Row, Summary, Table4, collect, table4};
 
 use super::{Seeds, all_done, seeds_of, tell_of_no_folder, warning};
 use crate::context::Context;
@@ -223,7 +222,7 @@ fn inclusion(table: &Table4) -> String {
 }
 
 fn line(row: &Summary) -> Vec<String> {
-    let classes = row.example.is_classification();
+    let classes = row.example.design().is_classification();
     let score = |value: Option<f64>| match value {
         Some(v) if classes => format!("{:.2} %", 100.0 * v),
         Some(v) => format!("{v:.3}"),

@@ -1,6 +1,7 @@
 //! Table 4 of the paper, run again: independent data sets, the paper's number beside ours, and
 //! beside the paper's rows what a practitioner would try first.
 
+mod example;
 mod outcome;
 mod plan;
 mod row;
@@ -16,6 +17,7 @@ use thinfer_data::{Error, Result, jobs};
 use thinfer_run::run::write_json;
 
 use super::table_file::claim_folder;
+pub use example::Example;
 pub use outcome::{Outcome, PathQuality};
 use plan::Job;
 pub use plan::{Cost, Plan};

@@ -7,13 +7,13 @@ use std::time::Instant;
 use serde::{Deserialize, Serialize};
 use thinfer_core::train::{Setting, Silent, run_chains};
 use thinfer_data::Bundle;
-use thinfer_data::simulate::Example;
 use thinfer_data::threads::Threads;
 use thinfer_data::{Error, Result};
 use thinfer_run::config::Config;
 use thinfer_run::evaluate::{evaluate, score};
 use thinfer_run::experiment::chain_specs;
 
+use super::example::Example;
 use super::plan::{Job, Plan};
 use super::row::Row;
 use super::scored::Scored;

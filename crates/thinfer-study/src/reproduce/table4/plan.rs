@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use thinfer_data::Task;
 use thinfer_data::files::read_json;
-use thinfer_data::simulate::Example;
 use thinfer_data::{Error, Result};
 use thinfer_run::config::Config;
 use thinfer_run::experiment::{Problem, ProblemInputs, chain_specs};
@@ -14,6 +13,7 @@ use thinfer_run::run::write_json;
 use super::super::fixed::Fixed;
 use super::super::images::shortened;
 use super::super::table_file::{ADVICE, place, results};
+use super::example::Example;
 use super::outcome::Outcome;
 use super::row::Row;
 use super::summary::Table4;
@@ -155,9 +155,9 @@ impl Plan {
                 continue;
             }
             let config = self.config(example, row, repeat)?;
-            let columns = config.data.columns.unwrap_or(example.columns());
+            let columns = config.data.columns.unwrap_or(example.design().columns);
             let groups: Vec<usize> = (0..columns).collect();
-            let (task, classes) = if example.is_classification() {
+            let (task, classes) = if example.design().is_classification() {
                 (Task::Classification, 2)
             } else {
                 (Task::Regression, 0)
@@ -184,7 +184,7 @@ impl Plan {
     fn estimate(&self, example: Example, row: Row) -> Result<f64> {
         let config = self.config(example, row, 1)?;
         let rows = config.data.train_rows;
-        let columns = config.data.columns.unwrap_or(example.columns());
+        let columns = config.data.columns.unwrap_or(example.design().columns);
         let work = if let Some(selector) = self.selector(example, row)? {
             selector.multiply_adds(rows, columns)
         } else {

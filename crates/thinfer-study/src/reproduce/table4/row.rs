@@ -1,10 +1,10 @@
 //! The rows of Table 4: what the paper prints for them, and the settings they run with.
 
 use serde::{Deserialize, Serialize};
-use thinfer_data::simulate::Example;
 use thinfer_data::{Error, Result};
 use thinfer_run::config::Activation;
 
+use super::example::Example;
 use crate::selectors::{Lasso, Selector, Splbnn, StochasticGates, Svbnn};
 
 /// A row of the table.

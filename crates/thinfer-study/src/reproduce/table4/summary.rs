@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use serde::Serialize;
 use thinfer_core::metrics::Spread;
 use thinfer_data::Result;
-use thinfer_data::simulate::Example;
 use thinfer_run::config::Config;
 
+use super::example::Example;
 use super::outcome::Outcome;
 use super::plan::Plan;
 use super::row::{Printed, Row, printed};
@@ -161,7 +161,7 @@ fn line(example: Example, method: Row, asked: usize, runs: &[&Outcome]) -> Summa
         (!values.is_empty()).then(|| Spread::of(&values))
     };
     let mean = |value: fn(&Outcome) -> Option<f64>| spread(value).map(|s| s.mean);
-    let relevant = example.relevant().len() as f64;
+    let relevant = example.design().relevant().len() as f64;
     let sum = |value: fn(&Outcome) -> f64| runs.iter().map(|r| value(r)).sum::<f64>();
     let selections = sum(|r| r.selected.len() as f64);
     let mut inclusion = BTreeMap::new();
@@ -200,7 +200,7 @@ mod tests {
     use crate::selectors::quality;
 
     fn run(repeat: u64, columns: &[usize], mse: f64) -> Outcome {
-        let found = quality(columns, &Example::Example1.relevant());
+        let found = quality(columns, &Example::Example1.design().relevant());
         Outcome {
             example: Example::Example1,
             method: Row::Svbnn,

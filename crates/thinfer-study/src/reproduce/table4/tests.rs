@@ -1,7 +1,6 @@
 //! Plans, runs and summaries of Table 4.
 
 use thinfer_core::train::Silent;
-use thinfer_data::simulate::Example;
 
 use super::*;
 

@@ -48,7 +48,7 @@ pub(super) const METHODS: &[(&str, &[&str])] = &[
         &["method.kind=rank1", "method.members=3", "method.posterior=cauchy", "seed=18"],
     ),
     ("Algorithm 1", &["method.kind=cv-adam", "schedule.step_size.value=0.02", "seed=20"]),
-    ("IVON", &["method.kind=ivon", "schedule.step_size.value=0.02", "seed=20"]),
+    ("IVON", &["method.kind=ivon", "schedule.step_size.value=0.02", "seed=23"]),
     ("Algorithm 2", &["method.kind=sghmc"]),
     ("Algorithm 3, DFP", &["prune.regrow=false", "prune.shrink=never"]),
     ("Algorithm 3, DPF", &["prune.regrow=true"]),

@@ -1,5 +1,10 @@
 //! Configurations that are read, refused and written again.
 
+mod pinned;
+mod reference;
+
+use thinfer_core::posterior::Thin;
+
 use super::*;
 
 fn problem(text: &str, overrides: &[&str]) -> String {
@@ -12,7 +17,7 @@ fn problem(text: &str, overrides: &[&str]) -> String {
 #[test]
 fn nothing_at_all_is_example_1_with_defaults() {
     let config = Config::parse("", &[]).unwrap();
-    assert_eq!(config.data.kind, DataKind::Example1);
+    assert_eq!(config.data.kind.name(), "example1");
     assert_eq!(config.preset, Preset::Exact);
     assert_eq!(config.method.kind.name(), "em-mcmc");
 }
@@ -200,6 +205,34 @@ fn a_choice_that_came_later_is_part_of_the_settings_only_where_it_is_made() {
     assert_ne!(before.fingerprint().unwrap(), after.fingerprint().unwrap());
 }
 
+#[test]
+fn at_most_so_many_samples_are_averaged() {
+    let rule = |set: &[&str]| {
+        let set: Vec<String> = set.iter().map(|s| (*s).to_owned()).collect();
+        let config = Config::parse("train.samples_per_cycle = 4", &set).unwrap();
+        (config.sample_rule(), config.cycles(), config.sample_epochs())
+    };
+    // 6 cycles of 4 samples, of which the first half is burn-in.
+    let (_, cycles, epochs) = rule(&[]);
+    assert_eq!((cycles.len(), epochs.len()), (6, 24));
+    let thinned = |every: Thin| SampleRule::new(&cycles, &epochs, 0.5, every);
+    for (set, want) in [
+        (&["posterior.at_most=3"][..], Thin::OneACycle),
+        (&["posterior.at_most=2"], Thin::Every(8)),
+        (&["posterior.at_most=1"], Thin::Every(12)),
+        (&["posterior.thin=1", "posterior.at_most=12"], Thin::Every(1)),
+        (&["posterior.thin=1", "posterior.at_most=5"], Thin::Every(3)),
+        (&["posterior.thin=2", "posterior.at_most=5"], Thin::Every(4)),
+    ] {
+        assert_eq!(rule(set).0, thinned(want), "{set:?}");
+    }
+    // One cycle, whose samples are halved.
+    let one = ["schedule.step_size.shape=constant", "posterior.at_most=1"];
+    let (found, cycles, epochs) = rule(&one);
+    assert_eq!((cycles.len(), epochs.len()), (1, 4));
+    assert_eq!(found, SampleRule::new(&cycles, &epochs, 0.5, Thin::Every(2)));
+}
+
 fn read(name: &str, text: &str, overrides: &[&str]) -> Result<Config> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(name);
@@ -247,4 +280,15 @@ fn a_table_of_settings_with_a_slip_in_its_name_is_found() {
     assert_eq!(told, "`dta.kind`: is not a key; did you mean `data.kind`?");
     let told = problem("[dta]\nzzzz = 1", &[]);
     assert_eq!(told, "`dta.zzzz`: is not a key; did you mean the table `[data]`?");
+}
+
+#[test]
+fn a_prior_can_be_a_standard_deviation_that_does_not_depend_on_the_rows() {
+    let config = Config::parse("", &["prior.sd=2.0".to_owned()]).unwrap();
+    assert_eq!(config.prior.for_rows(50).weight_decay, 1.0 / (4.0 * 50.0));
+    let plain = Config::parse("", &[]).unwrap();
+    assert_eq!(plain.prior.for_rows(50), plain.prior);
+    let both = ["prior.sd=2.0", "prior.weight_decay=0.1"].map(str::to_owned);
+    let text = Config::parse("", &both).unwrap_err().to_string();
+    assert!(text.contains("prior.sd") && text.contains("give one of them"), "{text}");
 }
