@@ -1,13 +1,14 @@
 //! Samples of any density whose logarithm and gradient you can compute.
 //!
 //! The methods of this crate know nothing of networks: they move numbers along a gradient. So they
-//! sample other models too. [`sample`] is that loop in short.
+//! sample other models too. [`sample`] is that loop in short. [`walk`] is the one for methods that
+//! ask for gradients themselves, NUTS and MCLMC, in double precision.
 
 use thinfer_data::{Error, Result};
 use thinfer_engine::Arena;
 use thinfer_engine::noise::{Key, Stream};
 
-use crate::methods::{Method, Rates, Tick};
+use crate::methods::{Method, Part, Rates, Target, Tick};
 
 /// How to sample.
 ///
@@ -54,19 +55,18 @@ pub fn sample(
                 .into(),
         ));
     }
+    if method.walker().is_some() {
+        return Err(Error::Data(
+            "the method asks for gradients itself; sample with `density::walk`".into(),
+        ));
+    }
     if sampling.step_size.is_nan() || sampling.step_size <= 0.0 || sampling.thin == 0 {
         return Err(Error::Data("`step_size` and `thin` must be above 0; give larger ones".into()));
     }
     let mut arena = Arena::flat(start.len(), method.state_buffers());
     arena.set_weights(start)?;
     method.start(&mut arena, Key::new(sampling.seed, 0, Stream::Sampler))?;
-    let rates = Rates {
-        step_size: sampling.step_size,
-        step_size_before: sampling.step_size,
-        temperature: 1.0,
-        eta: 0.0,
-        decay_factor: 1.0,
-    };
+    let rates = rates(sampling.step_size);
     let mut gradient = vec![0.0; start.len()];
     let mut samples = Vec::with_capacity(sampling.samples);
     let mut step = 0;
@@ -75,13 +75,7 @@ pub fn sample(
         method.materialize(&mut arena, tick);
         let value = log_density(arena.forward(), &mut gradient);
         if !value.is_finite() || gradient.iter().any(|g| !g.is_finite()) {
-            return Err(Error::NonFinite {
-                what: "the log density or its gradient".into(),
-                step,
-                epoch: 0,
-                chain: 0,
-                checkpoint: "nothing is kept of this chain".into(),
-            });
+            return Err(not_finite(step));
         }
         // Methods go down a loss: minus the logarithm.
         gradient.iter_mut().for_each(|g| *g = -*g);
@@ -96,9 +90,74 @@ pub fn sample(
     Ok(samples)
 }
 
+fn rates(step_size: f64) -> Rates {
+    Rates { step_size, step_size_before: step_size, temperature: 1.0, eta: 0.0, decay_factor: 1.0 }
+}
+
+fn not_finite(step: u64) -> Error {
+    Error::NonFinite {
+        what: "the log density or its gradient".into(),
+        step,
+        epoch: 0,
+        chain: 0,
+        checkpoint: "nothing is kept of this chain".into(),
+    }
+}
+
+/// Runs one chain of a method that asks for gradients itself, and returns where it was after each
+/// of its steps.
+///
+/// Targets exp(log_density), as [`sample`] does, in double precision. The steps before the first
+/// sample are a setting of the method, its `warm_up_epochs`; so many are left out here. A density
+/// that is not finite somewhere is turned away from there, but must be finite at the start.
+pub fn walk(
+    method: &dyn Method,
+    start: &[f64],
+    warm_up: usize,
+    samples: usize,
+    log_density: impl FnMut(&[f64], &mut [f64]) -> f64,
+) -> Result<Vec<Vec<f64>>> {
+    let Some(walker) = method.walker() else {
+        return Err(Error::Data(
+            "the method takes the gradients that it is given; sample with `density::sample`".into(),
+        ));
+    };
+    let mut target = Density(log_density);
+    let mut gradient = vec![0.0; start.len()];
+    let value = target.mean_loss(Part::All, start, &mut gradient)?;
+    if !value.is_finite() || gradient.iter().any(|g| !g.is_finite()) {
+        return Err(not_finite(0));
+    }
+    let mut arena = Arena::flat(start.len(), method.state_buffers());
+    arena.set_numbers(vec![0.0; method.numbers(start.len())]);
+    method.start(&mut arena, Key::new(0, 0, Stream::Sampler))?;
+    arena.set_weights(&start.iter().map(|x| *x as f32).collect::<Vec<f32>>())?;
+    let mut found = Vec::with_capacity(samples);
+    for epoch in 0..warm_up + samples {
+        let tick = Tick { step: epoch as u64, epoch, rates: rates(0.0) };
+        walker.step(&mut arena, tick, &mut target)?;
+        if epoch >= warm_up {
+            found.push(arena.numbers()[..start.len()].to_vec());
+        }
+    }
+    Ok(found)
+}
+
+/// A density as the loss of a walker.
+struct Density<F>(F);
+
+impl<F: FnMut(&[f64], &mut [f64]) -> f64> Target for Density<F> {
+    fn mean_loss(&mut self, _part: Part, x: &[f64], gradient: &mut [f64]) -> Result<f64> {
+        let value = (self.0)(x, gradient);
+        gradient.iter_mut().for_each(|g| *g = -*g);
+        Ok(-value)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::methods::nuts::{Nuts, NutsMethod};
     use crate::methods::sgd::Sgd;
     use crate::methods::sghmc::{NoiseRule, RhoRule, Sghmc, SghmcMethod};
 
@@ -154,6 +213,16 @@ mod tests {
         assert!(refused(&sgd, Sampling::default()).contains("adds no noise"));
         let none = Sampling { thin: 0, ..Sampling::default() };
         assert!(refused(&sghmc(), none).contains("must be above 0"));
+        let walker = NutsMethod { config: Nuts::default(), key: Key::new(1, 0, Stream::Sampler) };
+        assert!(refused(&walker, Sampling::default()).contains("density::walk"));
+        let flat = |_: &[f64], gradient: &mut [f64]| {
+            gradient.fill(f64::INFINITY);
+            0.0
+        };
+        let error = walk(&walker, &[0.0], 5, 5, flat).unwrap_err().to_string();
+        assert!(error.contains("is not finite at step 0"), "{error}");
+        let error = walk(&sghmc(), &[0.0], 5, 5, flat).unwrap_err().to_string();
+        assert!(error.contains("density::sample"), "{error}");
         let unbounded = |_: &[f32], gradient: &mut [f32]| {
             gradient.fill(f32::NAN);
             0.0

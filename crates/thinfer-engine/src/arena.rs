@@ -21,6 +21,7 @@ pub struct Arena {
     forward: Option<Vec<f32>>,
     gradient: Vec<f32>,
     state: Vec<Vec<f32>>,
+    numbers: Vec<f64>,
     marks: Vec<u8>,
     stats: Vec<f32>,
     origin: Option<Vec<u32>>,
@@ -175,6 +176,7 @@ impl Arena {
             forward: None,
             gradient: vec![0.0; n],
             state: vec![vec![0.0; n]; state_buffers],
+            numbers: Vec::new(),
             marks: vec![0; n],
             touched: true,
             clipped: 0,
@@ -240,6 +242,21 @@ impl Arena {
     /// How many state buffers the method declared.
     pub fn state_buffers(&self) -> usize {
         self.state.len()
+    }
+
+    /// What a method keeps in double precision, of any length.
+    pub fn numbers(&self) -> &[f64] {
+        &self.numbers
+    }
+
+    /// Replaces what a method keeps in double precision.
+    pub fn set_numbers(&mut self, values: Vec<f64>) {
+        self.numbers = values;
+    }
+
+    /// Takes what a method keeps in double precision, to be given back.
+    pub fn take_numbers(&mut self) -> Vec<f64> {
+        std::mem::take(&mut self.numbers)
     }
 
     /// One byte a weight.
@@ -401,7 +418,7 @@ impl Arena {
     /// Bytes of the method's own memory: weights, state and marks. Gradient and forward copy are
     /// work space that is not kept.
     pub fn method_bytes(&self) -> usize {
-        4 * self.weights.len() * (1 + self.state.len()) + self.marks.len()
+        4 * self.weights.len() * (1 + self.state.len()) + self.marks.len() + 8 * self.numbers.len()
     }
 
     /// Bytes of work space: the gradient and, where there is one, the forward copy.

@@ -172,6 +172,7 @@ pub fn build_method<'a>(
         batch: config.train.batch,
         epochs: config.train.epochs,
         cycles,
+        first_sample_epoch: config.sample_epochs().first().copied().unwrap_or(0),
         freeze_after_epochs,
         key: Key::new(config.seed, chain, Stream::Sampler),
     };
@@ -222,7 +223,9 @@ pub fn chain_specs<'a>(config: &Config, data: impl Into<Problem<'a>>) -> Result<
     let data = data.into();
     let network = build_network(config, data)?;
     let rows = data.train_rows;
-    let batch = config.train.batch.min(rows);
+    // A method that asks for gradients itself takes all rows at once.
+    let walks = build_method(config, data, &network, 0)?.walker().is_some();
+    let batch = if walks { rows } else { config.train.batch.min(rows) };
     let clock = Clock { steps_per_epoch: rows.div_ceil(batch) as u64, epochs: config.train.epochs };
     if clock.epochs as u64 > u64::MAX / clock.steps_per_epoch {
         return Err(Error::config("train.epochs", "times the steps of an epoch is too large"));

@@ -22,6 +22,8 @@ use thinfer_engine::{Arena, elementary};
 mod mini_batches;
 #[path = "posterior/moving_steps.rs"]
 mod moving_steps;
+#[path = "posterior/walkers.rs"]
+mod walkers;
 
 /// A Gaussian target in a few dimensions.
 #[derive(Clone)]

@@ -156,6 +156,14 @@ fn algorithm_1_resumes_to_the_same_bits() {
     assert_resumes(&["method.kind=ivon", "method.curvature_memory=0.9"]);
 }
 
+/// The warm-up is 4 epochs, so that the cuts lie in all of its phases.
+#[test]
+fn walkers_resume_to_the_same_bits() {
+    let walks = ["schedule.step_size.cycles=1", "train.samples_per_cycle=4"];
+    assert_resumes(&[&walks[..], &["method.kind=mclmc", "method.moves=3"]].concat());
+    assert_resumes(&[&walks[..], &["method.kind=nuts", "method.most_doublings=3"]].concat());
+}
+
 #[test]
 fn sgd_resumes_to_the_same_bits() {
     assert_resumes(&["method.kind=sgd"]);

@@ -15,6 +15,8 @@ pub mod em_mcmc;
 pub mod ivon;
 pub mod kernels;
 mod mask;
+pub mod mclmc;
+pub mod nuts;
 pub mod rank1;
 mod registry;
 mod settings;
@@ -22,6 +24,7 @@ pub mod sgd;
 pub mod sghmc;
 pub mod sm;
 pub mod sparse;
+pub mod walker;
 
 use thinfer_data::Result;
 use thinfer_engine::noise::{Key, Stream};
@@ -31,6 +34,7 @@ use crate::prune::Course;
 
 pub use registry::{Choices, Declaration, MethodKind, NAMES, Setup, When};
 pub use settings::{MethodConfig, NO_LIMIT, OwnSettings, PriorConfig, PruneConfig};
+pub use walker::{Part, Target, Walker};
 
 /// All methods: those of the paper, then those that it compares with.
 pub const METHODS: &[&Declaration] = &[
@@ -45,6 +49,8 @@ pub const METHODS: &[&Declaration] = &[
     &dsr::METHOD,
     &rank1::METHOD,
     &ivon::METHOD,
+    &mclmc::METHOD,
+    &nuts::METHOD,
 ];
 
 /// What the schedules say at one step.
@@ -106,6 +112,8 @@ pub struct Vitals {
     pub spike_share: f64,
     /// The share of grouped weights that are pruned.
     pub pruned_share: f64,
+    /// The step size that the method chose, where it chooses one itself.
+    pub step_size: Option<f64>,
     /// λ₂: as given, or under a target the one at which pruning stands, which is the smallest value
     /// of what is still kept.
     pub hard_threshold: Option<f64>,
@@ -129,6 +137,16 @@ pub trait Method: Send + Sync {
 
     /// Consumes the gradient.
     fn update(&self, arena: &mut Arena, tick: Tick);
+
+    /// What makes a step instead of [`Method::update`], where one gradient is not enough for it.
+    fn walker(&self) -> Option<&dyn Walker> {
+        None
+    }
+
+    /// How many numbers in double precision the method keeps, for so many weights.
+    fn numbers(&self, _weights: usize) -> usize {
+        0
+    }
 
     /// Runs before the first step of an epoch.
     fn epoch(&self, _arena: &mut Arena, _tick: Tick) {}

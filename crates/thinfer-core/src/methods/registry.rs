@@ -96,6 +96,8 @@ pub struct Setup<'a> {
     pub epochs: usize,
     /// The epochs of each cycle of the step size.
     pub cycles: Vec<Range<usize>>,
+    /// The first epoch after which a sample is taken; all before is warm-up.
+    pub first_sample_epoch: usize,
     /// The last epoch in which the mask may change.
     pub freeze_after_epochs: Option<usize>,
     /// The key of the noise.

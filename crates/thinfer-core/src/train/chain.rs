@@ -139,6 +139,7 @@ impl Chain {
     /// A chain at step 0.
     pub fn start(spec: ChainSpec) -> Result<Self> {
         let mut arena = Arena::new(&spec.network, spec.method.state_buffers());
+        arena.set_numbers(vec![0.0; spec.method.numbers(arena.len())]);
         initialize(&mut arena, spec.network.loss(), spec.seed, spec.chain)?;
         let key = Key::new(spec.seed, spec.chain, Stream::Sampler);
         spec.method.start(&mut arena, key)?;
@@ -274,7 +275,10 @@ impl Chain {
         }
         if self.stepper.is_none() {
             let (spec, cut, held) = (&self.spec, self.cut.as_ref(), &self.held);
-            self.stepper = Some(Stepper::new(&spec.network, spec.batch, cut, held, &self.arena)?);
+            self.stepper = Some(match spec.method.walker() {
+                Some(walker) => Stepper::walking(spec, walker, data.rows())?,
+                None => Stepper::new(&spec.network, spec.batch, cut, held, &self.arena)?,
+            });
         }
         let Some(stepper) = &mut self.stepper else { return Ok(()) };
         let key = Key::new(self.spec.seed, self.spec.chain, Stream::Shuffle);
@@ -428,7 +432,7 @@ impl Chain {
             let mut record = Record {
                 epoch,
                 loss,
-                step_size: tick.rates.step_size,
+                step_size: vitals.step_size.unwrap_or(tick.rates.step_size),
                 temperature: tick.rates.temperature.powi(2),
                 effective_temperature: vitals.effective_temperature,
                 tau_mean: vitals.tau.map(|t| t.0),

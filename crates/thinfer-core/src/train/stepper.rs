@@ -3,10 +3,12 @@
 use thinfer_data::Result;
 use thinfer_engine::{Arena, Dataset, Draw, Network, Plan};
 
+use super::chain::ChainSpec;
 use super::cut::Cut;
 use super::freeze::FrozenLayers;
 use super::part::Part;
-use crate::methods::{Method, Tick};
+use crate::methods::walker::{Gradients, NetworkTarget};
+use crate::methods::{Method, Tick, Walker};
 
 /// What a step came to.
 pub(crate) struct Done {
@@ -20,6 +22,8 @@ pub(crate) struct Done {
 pub(crate) struct Stepper {
     plan: Plan,
     part: Option<Smaller>,
+    /// What a method that walks by itself asks for gradients.
+    gradients: Option<Gradients>,
 }
 
 /// The smaller network, and the columns of a table that it still reads, copied out of it.
@@ -37,12 +41,23 @@ impl Stepper {
         whole: &Arena,
     ) -> Result<Self> {
         let Some(cut) = cut else {
-            return Ok(Self { plan: Plan::new(&held.in_network(network), batch)?, part: None });
+            return Ok(Self {
+                plan: Plan::new(&held.in_network(network), batch)?,
+                part: None,
+                gradients: None,
+            });
         };
         let plan = Plan::new(&held.in_network(&cut.small.network), batch)?;
         let mut part = Part::new(cut, whole);
         part.take_from(whole, true);
-        Ok(Self { plan, part: Some(Smaller { part, table: None }) })
+        Ok(Self { plan, part: Some(Smaller { part, table: None }), gradients: None })
+    }
+
+    /// For a method that asks for gradients itself, on so many rows.
+    pub(crate) fn walking(spec: &ChainSpec, walker: &dyn Walker, rows: usize) -> Result<Self> {
+        let plan = Plan::new(&spec.network, rows)?;
+        let gradients = Gradients::new(spec.seed, spec.chain, walker, rows, &spec.network)?;
+        Ok(Self { plan, part: None, gradients: Some(gradients) })
     }
 
     /// Whether all of the network is in use.
@@ -71,6 +86,11 @@ impl Stepper {
         data: &Dataset,
         rows: &[u32],
     ) -> Result<Done> {
+        if let (Some(walker), Some(gradients)) = (method.walker(), &mut self.gradients) {
+            let mut target = NetworkTarget { plan: &mut self.plan, gradients, data };
+            let loss = walker.step(whole, tick, &mut target)?;
+            return Ok(Done { loss, clipped: 0 });
+        }
         let Some(Smaller { part, table }) = &mut self.part else {
             method.materialize(whole, tick);
             let loss = self.plan.gradient(whole, data, rows)?;

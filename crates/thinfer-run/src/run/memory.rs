@@ -118,9 +118,11 @@ fn weights_of(network: &Network) -> u64 {
     network.params().len() as u64
 }
 
-/// Bytes of weights, state and marks that the method of a chain keeps.
+/// Bytes of weights, state, marks and numbers that the method of a chain keeps.
 pub(super) fn method_bytes(spec: &ChainSpec) -> u64 {
-    weights_of(&spec.network).saturating_mul(4 * (1 + spec.method.state_buffers() as u64) + 1)
+    let weights = weights_of(&spec.network);
+    let numbers = 8 * spec.method.numbers(spec.network.params().len()) as u64;
+    weights.saturating_mul(4 * (1 + spec.method.state_buffers() as u64) + 1).saturating_add(numbers)
 }
 
 /// All samples of a chain with their masks.

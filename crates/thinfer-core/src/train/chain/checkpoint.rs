@@ -44,6 +44,11 @@ impl Chain {
         for at in 0..self.arena.state_buffers() {
             sections.push((format!("state{at}"), Section::Floats(self.arena.state(at))));
         }
+        let numbers: Vec<u8> =
+            self.arena.numbers().iter().flat_map(|number| number.to_le_bytes()).collect();
+        if !numbers.is_empty() {
+            sections.push(("numbers".to_owned(), Section::Bytes(&numbers)));
+        }
         sections.push(("marks".to_owned(), Section::Bytes(self.arena.marks())));
         sections.push(("stats".to_owned(), Section::Floats(self.arena.stats())));
         sections.push(("trace".to_owned(), Section::Floats(self.trace.values())));
@@ -75,6 +80,15 @@ impl Chain {
         chain.arena.set_weights(&file.floats(path, "weights")?)?;
         for at in 0..chain.arena.state_buffers() {
             chain.arena.set_state(at, &file.floats(path, &format!("state{at}"))?)?;
+        }
+        if !chain.arena.numbers().is_empty() {
+            let bytes = file.section(path, "numbers")?;
+            if bytes.len() != 8 * chain.arena.numbers().len() {
+                let problem = "what the method keeps is cut short; the file is damaged";
+                return Err(Error::store(path, problem));
+            }
+            let (numbers, _) = bytes.as_chunks::<8>();
+            chain.arena.set_numbers(numbers.iter().map(|of| f64::from_le_bytes(*of)).collect());
         }
         chain.arena.set_marks(file.section(path, "marks")?)?;
         chain.arena.set_stats(&file.floats(path, "stats")?)?;

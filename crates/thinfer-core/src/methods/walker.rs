@@ -1,0 +1,132 @@
+//! Methods that ask for gradients themselves: several in a step, of all rows.
+
+use thinfer_data::Result;
+use thinfer_engine::noise::{Key, Stream};
+use thinfer_engine::{Arena, Dataset, EngineError, ExactPlan, Network, Plan};
+
+use super::Tick;
+
+/// The share of the rows that [`Part::HeldOut`] has.
+const HELD_OUT: f64 = 0.1;
+/// With fewer rows none are held out: they would say too little.
+const FEWEST_TO_HOLD_OUT: usize = 20;
+
+/// Which rows a loss is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// All of them.
+    All,
+    /// Nine of ten, others in every chain.
+    Fitted,
+    /// The rest.
+    HeldOut,
+}
+
+/// What a walker walks on.
+pub trait Target {
+    /// The mean loss of the rows of a part at `x`, without the prior, and its gradient.
+    fn mean_loss(&mut self, part: Part, x: &[f64], gradient: &mut [f64]) -> Result<f64>;
+}
+
+/// A method that makes a step with as many gradients as it needs.
+///
+/// One step of such a method is an epoch, whatever `train.batch` says. Everything it keeps from one
+/// step to the next is in [`Arena::numbers`], and the first of these are the weights.
+pub trait Walker: Send + Sync {
+    /// Whether it computes in double precision.
+    fn exact(&self) -> bool {
+        false
+    }
+
+    /// Makes a step and leaves the weights where it ended. Returns the mean loss there.
+    fn step(&self, arena: &mut Arena, tick: Tick, target: &mut dyn Target) -> Result<f64>;
+}
+
+/// S = −ln p, up to a constant, as walkers see it: `(mean loss + ½ wd |x|²) / k²`.
+pub(super) struct Energy<'a> {
+    pub(super) target: &'a mut dyn Target,
+    pub(super) decay: f64,
+    pub(super) temperature: f64,
+}
+
+impl Energy<'_> {
+    /// S at `x` over the rows of a part, its gradient, and the mean loss without the prior.
+    pub(super) fn at(&mut self, part: Part, x: &[f64], gradient: &mut [f64]) -> Result<(f64, f64)> {
+        let loss = self.target.mean_loss(part, x, gradient)?;
+        let (mut squares, over) = (0.0, 1.0 / self.temperature);
+        for (g, x) in gradient.iter_mut().zip(x) {
+            squares += x * x;
+            *g = (*g + self.decay * x) * over;
+        }
+        Ok(((loss + 0.5 * self.decay * squares) * over, loss))
+    }
+}
+
+/// The rows of each part, and the room for a gradient.
+pub(crate) struct Gradients {
+    all: Vec<u32>,
+    fitted: Vec<u32>,
+    held_out: Vec<u32>,
+    exact: Option<ExactPlan>,
+    weights: Vec<f32>,
+    gradient: Vec<f32>,
+    stats: Vec<f32>,
+}
+
+impl Gradients {
+    pub(crate) fn new(
+        seed: u64,
+        chain: u32,
+        walker: &dyn Walker,
+        rows: usize,
+        network: &Network,
+    ) -> Result<Self> {
+        let n = network.params().len();
+        let held_out = match rows {
+            0..FEWEST_TO_HOLD_OUT => 0,
+            _ => (HELD_OUT * rows as f64) as usize,
+        };
+        let order = Key::new(seed, chain, Stream::Split).permutation(0, rows);
+        let (held_out, fitted) = order.split_at(held_out);
+        let exact = walker.exact().then(|| ExactPlan::new(network, rows)).transpose()?;
+        Ok(Self {
+            all: (0..rows as u32).collect(),
+            fitted: fitted.to_vec(),
+            held_out: held_out.to_vec(),
+            exact,
+            weights: vec![0.0; n],
+            gradient: vec![0.0; n],
+            stats: vec![0.0; network.stats().len()],
+        })
+    }
+}
+
+/// The loss of a network on rows of a table.
+pub(crate) struct NetworkTarget<'a> {
+    pub(crate) plan: &'a mut Plan,
+    pub(crate) gradients: &'a mut Gradients,
+    pub(crate) data: &'a Dataset,
+}
+
+impl Target for NetworkTarget<'_> {
+    fn mean_loss(&mut self, part: Part, x: &[f64], gradient: &mut [f64]) -> Result<f64> {
+        let Gradients { all, fitted, held_out, exact, weights, gradient: single, stats } =
+            &mut *self.gradients;
+        let rows = match part {
+            Part::HeldOut if !held_out.is_empty() => held_out,
+            Part::Fitted => fitted,
+            Part::All | Part::HeldOut => all,
+        };
+        if let Some(exact) = exact {
+            return Ok(exact.gradient(x, &mut [], self.data, rows, gradient)?);
+        }
+        if gradient.len() != single.len() || x.len() != weights.len() {
+            let (got, expected) = (gradient.len(), single.len());
+            return Err(EngineError::Size { what: "the gradient", got, expected }.into());
+        }
+        weights.iter_mut().zip(x).for_each(|(to, from)| *to = *from as f32);
+        let loss = self.plan.gradient_at(weights, stats, self.data, rows, single)?;
+        gradient.iter_mut().zip(&*single).for_each(|(to, from)| *to = f64::from(*from));
+        Ok(loss)
+    }
+}
