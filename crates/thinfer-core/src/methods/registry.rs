@@ -134,6 +134,11 @@ impl MethodKind {
         self.0.reads.contains(&key)
     }
 
+    /// Whether its update is one of kernels, for GPUs and for networks of images.
+    pub fn has_kernels(self) -> bool {
+        !self.0.kernels.is_empty()
+    }
+
     /// Whether it keeps a given number of single weights alive, which `prune.target` says.
     pub fn is_sparse(self) -> bool {
         self.reads("prune.target") && !self.reads("prune.hard_threshold")

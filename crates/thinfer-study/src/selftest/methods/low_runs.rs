@@ -172,7 +172,7 @@ mod tests {
 
     #[test]
     fn every_method_of_the_registry_has_a_run() {
-        for entry in registry::METHODS {
+        for entry in registry::METHODS.iter().filter(|entry| entry.kind.has_kernels()) {
             let kind = format!("method.kind={}", entry.kind.name());
             // Algorithm 3 is the default.
             let there = whole_networks().any(|(_, more)| more.contains(&kind.as_str()))
