@@ -42,9 +42,21 @@ fn signal(child: &Child, name: &str) {
     assert!(sent.success(), "kill -s {name}");
 }
 
+/// Whether a signal is ignored here, as a hangup is under `nohup` and an interrupt behind the `&` of
+/// a script, and so by all that is started from here.
+fn is_ignored(number: u32) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    ignored
+        .is_some_and(|bits| u64::from_str_radix(bits.trim(), 16).unwrap() >> (number - 1) & 1 == 1)
+}
+
 #[test]
 fn a_terminated_run_says_how_to_go_on_and_does() {
-    for name in ["TERM", "INT", "HUP"] {
+    for (name, number) in [("TERM", 15), ("INT", 2), ("HUP", 1)] {
+        if is_ignored(number) {
+            continue;
+        }
         let workspace = Workspace::new();
         workspace.succeeds(&arguments("whole", &["chains=2"]));
         let cut = arguments("cut", &["chains=2"]);
