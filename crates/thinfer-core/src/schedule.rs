@@ -124,6 +124,43 @@ pub fn sampling_epochs(cycles: &[Range<usize>], samples_per_cycle: usize) -> Vec
     cycles.iter().flat_map(last).collect()
 }
 
+/// A run whose sampling may end early: in the first stage a sample is taken after every epoch, and
+/// each further stage makes the sampling twice as long with as many samples more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stages {
+    /// The first epoch after which a sample is taken.
+    pub first: usize,
+    /// Samples in a stage.
+    pub samples: usize,
+    /// How many stages there are at most.
+    pub count: usize,
+}
+
+impl Stages {
+    /// The stages of a run of so many epochs; `None` where the warm-up would be none.
+    pub fn of(epochs: usize, samples: usize, count: usize) -> Option<Self> {
+        let longest = u32::try_from(count.max(1) - 1).ok().and_then(|c| 2usize.checked_pow(c))?;
+        let first = epochs.checked_sub(samples.checked_mul(longest)?).filter(|first| *first > 0)?;
+        Some(Self { first, samples, count: count.max(1) })
+    }
+
+    /// How many epochs the run has after each stage.
+    pub fn ends(&self) -> Vec<usize> {
+        (0..self.count).map(|stage| self.first + (self.samples << stage)).collect()
+    }
+
+    /// The epochs after which samples are taken.
+    pub fn sampling_epochs(&self) -> Vec<usize> {
+        let mut epochs: Vec<usize> = (self.first..self.first + self.samples).collect();
+        for stage in 1..self.count {
+            let apart = 1 << (stage - 1);
+            let begin = self.first + (self.samples << (stage - 1));
+            epochs.extend((1..=self.samples).map(|sample| begin + sample * apart - 1));
+        }
+        epochs
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -179,5 +216,17 @@ mod tests {
         assert_eq!(samples(3, 6, 3), [0, 1, 2]);
         // 400 epochs in 6 cycles: the first restart is in epoch 66.
         assert_eq!(samples(400, 6, 1)[..2], [65, 132]);
+    }
+
+    #[test]
+    fn every_stage_doubles_the_sampling_with_as_many_samples() {
+        let stages = Stages::of(42, 4, 4).unwrap();
+        assert_eq!((stages.first, stages.ends()), (10, vec![14, 18, 26, 42]));
+        let epochs = stages.sampling_epochs();
+        assert_eq!(epochs[..8], [10, 11, 12, 13, 14, 15, 16, 17]);
+        assert_eq!(epochs[8..], [19, 21, 23, 25, 29, 33, 37, 41]);
+        assert_eq!(Stages::of(32, 4, 4), None, "no warm-up is left");
+        assert_eq!(Stages::of(9, 4, 1).unwrap().sampling_epochs(), [5, 6, 7, 8]);
+        assert_eq!(Stages::of(usize::MAX, 1 << 40, 60), None);
     }
 }

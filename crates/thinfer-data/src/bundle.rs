@@ -5,7 +5,6 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use thinfer_engine::Dataset;
-use thinfer_engine::noise::{Key, Stream};
 
 use super::hints::{could_be_classes, could_be_numbers, numbers_for_classes};
 use super::simulate::{Design, Part, Variant};
@@ -13,6 +12,7 @@ use super::table::{Encoding, Notes, ReadOptions, Table, Target, Task, infer_task
 use crate::error::{Error, Result};
 use crate::memory::{available_memory, check_memory};
 use crate::settings::{DataConfig, TaskChoice};
+use crate::split::{Parts, Split, check_holdout};
 
 #[cfg(test)]
 mod tests;
@@ -20,12 +20,8 @@ mod tests;
 /// Rows that a table must have at least.
 const FEWEST_ROWS: usize = 10;
 
-/// The largest share of a table's rows that is held out to test on: as many again are there to
-/// choose with, and the rest is learned from.
-const LARGEST_HOLDOUT: f64 = 1.0 / 3.0;
-
-/// Rows that are held out at least.
-const FEWEST_HELD_OUT: usize = 2;
+/// Rows of the training part at least.
+const FEWEST_TO_LEARN_FROM: usize = 4;
 
 /// Data to train on, with what is known about it.
 #[derive(Clone, Debug)]
@@ -93,9 +89,13 @@ impl Bundle {
         }
         let path = data.path.as_deref().unwrap_or_default();
         let target = data.target.as_deref().unwrap_or_default();
-        let (table, read) = Table::read_noted(Path::new(path), &ReadOptions::default())?;
+        let (mut table, read) = Table::read_noted(Path::new(path), &ReadOptions::default())?;
+        let split = Split::of(data, &mut table)?;
         let mut bundle =
-            Self::from_table(&table, target, data.task, data.holdout, seed).map_err(of_a_file)?;
+            Self::from_split(&table, target, data.task, &split, seed).map_err(of_a_file)?;
+        if let Some(path) = &data.test_path {
+            bundle.take_test(Path::new(path)).map_err(of_a_file)?;
+        }
         bundle.notes.iter_mut().for_each(|note| *note = keys_for_options(note));
         bundle.notes.splice(0..0, read);
         Ok(bundle)
@@ -152,6 +152,17 @@ impl Bundle {
         seed: u64,
     ) -> Result<Self> {
         check_holdout("data.holdout", holdout)?;
+        Self::from_split(table, target, task, &Split::Share(holdout), seed)
+    }
+
+    /// The same, with the rows divided in any way.
+    pub fn from_split(
+        table: &Table,
+        target: &str,
+        task: TaskChoice,
+        split: &Split,
+        seed: u64,
+    ) -> Result<Self> {
         if task != TaskChoice::Classification {
             numbers_for_classes(table, target)?;
         }
@@ -184,21 +195,16 @@ impl Bundle {
         // Says what is wrong with the target before anything is split. Classes are those of all
         // rows, so that one that is rare cannot be unknown to the training part.
         let (whole, _) = learn_target(table, target, task, &usable)?;
-        let order = Key::new(seed, 0, Stream::Split).permutation(0, usable.len());
-        let asked = (usable.len() as f64 * holdout).round() as usize;
-        let count = asked.clamp(FEWEST_HELD_OUT, usable.len() / 3);
-        if asked < count {
-            notes.push(format!(
-                "{holdout} of {} rows would be {asked}, so {count} rows are held out to test on, and {count} to choose with",
-                usable.len()
-            ));
+        let parts = split.divide(&table.path, &usable, seed)?;
+        if parts.train.len() < FEWEST_TO_LEARN_FROM {
+            let problem = format!(
+                "has {} usable rows to learn from, but at least {FEWEST_TO_LEARN_FROM} are needed; put more rows into the training part",
+                parts.train.len()
+            );
+            return Err(Error::table(&table.path, problem));
         }
-        let mut parts: Vec<Vec<u32>> = [0..count, count..2 * count, 2 * count..usable.len()]
-            .into_iter()
-            .map(|range| order[range].iter().map(|&i| usable[i as usize]).collect())
-            .collect();
-        parts.iter_mut().for_each(|rows| rows.sort_unstable());
-        let [test, validation, train] = [&parts[0], &parts[1], &parts[2]];
+        let Parts { train, validation, test, notes: of_split } = &parts;
+        notes.extend(of_split.iter().cloned());
         let (encoding, column_notes): (Encoding, Notes) = Encoding::learn(table, target, train)?;
         let learned = match whole {
             Target::Classes { .. } => whole,
@@ -227,6 +233,31 @@ impl Bundle {
             schema: Schema { target_name: target.to_owned(), encoding, target: learned },
             notes: notes.into_iter().chain(column_notes.lines()).collect(),
         })
+    }
+
+    /// Takes the complete rows of another table as the test part.
+    fn take_test(&mut self, path: &Path) -> Result<()> {
+        let Schema { target_name, encoding, target } = &self.schema;
+        let (table, _) = Table::read_noted(path, &encoding.read_options())?;
+        let mut needed = encoding.names();
+        needed.push(target_name.clone());
+        let (rows, missing) = (table.complete_rows_in(&needed), table.missing_in(&needed));
+        if rows.is_empty() {
+            let problem = "has no complete row to test on; add rows, or fill in missing values";
+            return Err(Error::table(path, problem));
+        }
+        if missing.rows > 0 {
+            self.notes.push(format!(
+                "{}: {} of {} rows have missing values and are not tested on",
+                path.display(),
+                missing.rows,
+                table.rows()
+            ));
+        }
+        let inputs = encoding.encode(&table, &rows)?;
+        let targets = target.encode(&table, target_name, &rows)?;
+        self.test = Dataset::new(encoding.width(), 1, inputs, targets)?;
+        Ok(())
     }
 
     /// A bundle with the right shape and no data, for what depends on the shape alone.
@@ -288,17 +319,6 @@ fn of_a_file(error: Error) -> Error {
         Error::Data(problem) => Error::Data(keys_for_options(&problem)),
         other => other,
     }
-}
-
-/// Refuses a share that cannot be held out of a table, under the name that it was given by.
-pub fn check_holdout(name: &str, share: f64) -> Result<()> {
-    if share > 0.0 && share <= LARGEST_HOLDOUT {
-        return Ok(());
-    }
-    let problem = format!(
-        "is {share}, but must be above 0 and at most 1/3: as many rows again are kept to choose with, and the rest is learned from"
-    );
-    Err(Error::config(name, problem))
 }
 
 fn fingerprint(parts: &[&Dataset]) -> u32 {

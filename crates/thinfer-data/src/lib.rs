@@ -18,12 +18,14 @@ pub mod keys;
 pub mod memory;
 mod settings;
 pub mod simulate;
+mod split;
 pub mod table;
 pub mod threads;
 
-pub use bundle::{Bundle, Schema, check_holdout};
+pub use bundle::{Bundle, Schema};
 pub use data::Data;
 pub use error::{Error, Result};
 pub use images::{ImageData, ImageSet, ImageStream, Images, View};
 pub use settings::{DataConfig, DataKind, TaskChoice};
+pub use split::{Parts, Role, Split, check_holdout, check_split};
 pub use table::Task;

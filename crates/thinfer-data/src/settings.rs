@@ -60,6 +60,25 @@ crate::section! {
         /// share of each class
         holdout: f64 { Kind::NumberAbove(0.0, 0.8), default: 0.2 },
 
+        /// the column of a table that says which rows are for training and testing
+        ///
+        /// It has `train`, `test` or `validation` in every row and is no input. `data.holdout` is
+        /// not used then
+        split: Option<String> { Kind::Text, later: LeftOut },
+
+        /// a second table with the same columns, to test on
+        ///
+        /// All rows of `data.path` are then learned from
+        test_path: Option<String> { Kind::Text, later: LeftOut },
+
+        /// into how many folds the rows of a table are divided
+        ///
+        /// `thinfer eval --folds K RUN` sets it, and trains once for each fold
+        folds: Option<usize> { Kind::Integer(2, 1000), later: LeftOut },
+
+        /// which fold is tested on, from 1; the others are learned from
+        fold: Option<usize> { Kind::Integer(1, 1000), later: LeftOut },
+
         /// height and width that your own images are cropped and resized to
         image_size: usize { Kind::Integer(8, 4096), default: 224 },
 
@@ -113,6 +132,8 @@ const OTHERS: [DataKind; 7] = [
 
 /// Keys of `data` that only some kinds read.
 const OF_SIMULATED: &[&str] = &["columns", "train_rows", "validation_rows", "test_rows", "seed"];
+const OF_TABLES: &[&str] =
+    &["path", "target", "task", "holdout", "split", "test_path", "folds", "fold"];
 const OF_PUBLISHED: &[&str] = &["path", "crop_padding", "flip"];
 const OF_OWN_IMAGES: &[&str] =
     &["path", "crop_padding", "flip", "seed", "holdout", "image_size", "skip_at_most"];
@@ -176,7 +197,7 @@ impl DataKind {
         let reads = match self {
             DataKind::Simulated(design) if key == "variant" => return design.has_variants,
             DataKind::Simulated(_) => OF_SIMULATED,
-            DataKind::Table => &["path", "target", "task", "holdout"],
+            DataKind::Table => OF_TABLES,
             DataKind::Shapes => &["train_rows", "test_rows", "seed", "crop_padding", "flip"],
             DataKind::Mnist | DataKind::FashionMnist | DataKind::Cifar10 | DataKind::Cifar100 => {
                 OF_PUBLISHED

@@ -280,7 +280,7 @@ pub fn evaluate(
         survival: data.names.iter().cloned().zip(survival).collect(),
         size: size(network, &last.members, results)?,
         behaviour: Behaviour { temperature, ..seen },
-        convergence: convergence(&all, &of_all, data, &rule),
+        convergence: convergence(&all, &of_all, &data.test, scale.1, &rule),
         blown_up,
     })
 }
@@ -296,15 +296,29 @@ pub(crate) fn check_chains(chains: usize, blown_up: &[u32]) -> Result<()> {
     )))
 }
 
+/// How far predictions of training rows agree.
+pub(crate) fn agreement_in_training(
+    config: &Config,
+    all: &Posterior,
+    data: &Bundle,
+) -> Result<Option<Agreement>> {
+    let chosen: Vec<u32> = compared_rows(data.train.rows()).map(|row| row as u32).collect();
+    let rows = data.train.take_rows(&chosen);
+    let predictive = all.predict(&rows)?;
+    let rule = config.sample_rule();
+    Ok(convergence(all, &predictive, &rows, 1.0, &rule).predictions)
+}
+
+/// Whether samples agree on some rows, whose target has this standard deviation in its own units.
 fn convergence(
     all: &Posterior,
     predictive: &Predictive,
-    data: &Bundle,
+    rows: &Dataset,
+    sd: f64,
     rule: &SampleRule,
 ) -> Convergence {
     let samples: Vec<&Snapshot> = all.members.iter().collect();
-    let (_, sd) = data.schema.target_scale();
-    let truth = data.test.targets();
+    let truth = rows.targets();
     let rows = compared_rows(truth.len());
     let sampled = match predictive {
         Predictive::Regression { noise, means, sigmas } => {

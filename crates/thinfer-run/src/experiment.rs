@@ -169,6 +169,7 @@ pub fn build_method<'a>(
         network,
         columns,
         train_rows,
+        chains: config.chains,
         batch: config.train.batch,
         epochs: config.train.epochs,
         cycles,
@@ -218,9 +219,30 @@ fn freezing(
     }))
 }
 
+/// Refuses more samples than can be kept.
+fn check_samples(config: &Config) -> Result<()> {
+    if config.train.members == Members::Last {
+        return Ok(());
+    }
+    let (cycles, each) = (config.cycles(), config.train.samples_per_cycle);
+    let (count, advice) = match config.stages() {
+        Some(stages) => (each.saturating_mul(stages.count), "train.stages"),
+        None => (cycles.iter().map(|c| c.len().min(each)).sum(), "schedule.step_size.cycles"),
+    };
+    if count <= MOST_SAMPLES {
+        return Ok(());
+    }
+    let problem = format!(
+        "is {each}, which makes {count} samples a chain in {} cycles, and at most {MOST_SAMPLES} can be kept; give a smaller one, or fewer {advice}",
+        cycles.len()
+    );
+    Err(Error::config("train.samples_per_cycle", problem))
+}
+
 /// The chains that a configuration asks for.
 pub fn chain_specs<'a>(config: &Config, data: impl Into<Problem<'a>>) -> Result<Vec<ChainSpec>> {
     let data = data.into();
+    check_samples(config)?;
     let network = build_network(config, data)?;
     let rows = data.train_rows;
     // A method that asks for gradients itself takes all rows at once.
@@ -245,17 +267,6 @@ pub fn chain_specs<'a>(config: &Config, data: impl Into<Problem<'a>>) -> Result<
         );
         return Err(Error::config("schedule.step_size.cycles", problem));
     }
-    if config.train.members == Members::Snapshots {
-        let each = config.train.samples_per_cycle;
-        let count: usize = cycles.iter().map(|cycle| cycle.len().min(each)).sum();
-        if count > MOST_SAMPLES {
-            let problem = format!(
-                "is {each}, which makes {count} samples a chain in {} cycles, and at most {MOST_SAMPLES} can be kept; give a smaller one, or fewer schedule.step_size.cycles",
-                cycles.len()
-            );
-            return Err(Error::config("train.samples_per_cycle", problem));
-        }
-    }
     let sample_epochs = config.sample_epochs();
     let record_every =
         config.train.record_every_epochs.unwrap_or(clock.epochs.div_ceil(RECORDS)).max(1);
@@ -273,6 +284,7 @@ pub fn chain_specs<'a>(config: &Config, data: impl Into<Problem<'a>>) -> Result<
                 seed: config.seed,
                 chain,
                 sample_epochs: sample_epochs.clone(),
+                stage_ends: config.stages().map_or_else(Vec::new, |stages| stages.ends()),
                 record_every,
                 evaluate_every: config.train.evaluate_every_epochs,
                 precision: config.train.precision.into(),

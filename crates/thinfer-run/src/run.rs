@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use thinfer_core::device::{Device, OnCuda};
-use thinfer_core::posterior::{Posterior, SampleRule};
+use thinfer_core::posterior::{Posterior, SampleRule, Snapshot};
 use thinfer_core::train::{
     ChainResult, ChainSpec, Observer, Setting, Silent, load_results, run_chains,
 };
@@ -33,7 +33,7 @@ pub use self::remove::remove_samples;
 use self::resume::check_data;
 pub use self::test_rows::some_test_rows;
 use crate::config::Config;
-use crate::evaluate::{blown_up_chains, untrained_loss};
+use crate::evaluate::{agreement_in_training, blown_up_chains, untrained_loss};
 use crate::experiment::{Problem, ProblemInputs, build_network, chain_specs};
 pub use thinfer_data::files::Claim;
 
@@ -282,6 +282,7 @@ pub fn train_and_hold(
         folder::write_start(folder, &info)?;
     }
     let started = Instant::now();
+    let until = |samples: &[&[Snapshot]]| enough(config, &info.network, &data, samples, control);
     let setting = Setting {
         folder: Some(folder),
         resume: before.is_some(),
@@ -291,6 +292,7 @@ pub fn train_and_hold(
         observer: control.observer,
         threads,
         device: control.device,
+        enough: Some(&until),
     };
     let results = run_chains(specs, &data, &setting).map_err(Error::while_training)?;
     let mut broken = data.broken();
@@ -309,6 +311,30 @@ pub fn train_and_hold(
         .map_err(Error::while_training)?;
     let seconds = started.elapsed().as_secs_f64();
     Ok((Run { info, data, results, seconds }, claimed))
+}
+
+/// Whether the samples of a run in stages agree, so that it may end.
+fn enough(
+    config: &Config,
+    network: &Network,
+    data: &Data,
+    samples: &[&[Snapshot]],
+    control: &Control<'_>,
+) -> Result<bool> {
+    let Some(data) = data.table() else { return Ok(false) };
+    let members = samples.concat();
+    let posterior = Posterior { network: network.clone(), members };
+    let found = agreement_in_training(config, &posterior, data)?;
+    let epoch = posterior.members.last().map_or(0, |member| member.epoch + 1);
+    let is_enough = found.is_some_and(|found| found.is(config.train.r_hat, config.train.ess));
+    if is_enough {
+        let told = found.map_or_else(String::new, |found| found.to_string());
+        let most = config.train.epochs;
+        control.observer.notice(&format!(
+            "the samples agree ({told}), so sampling ends after epoch {epoch} of at most {most}"
+        ));
+    }
+    Ok(is_enough)
 }
 
 /// Opens a run to look at it; what it has so far is enough.

@@ -6,8 +6,8 @@ use thinfer_data::{Error, Result};
 use thinfer_engine::Arena;
 use thinfer_engine::noise::Key as NoiseKey;
 
-use super::registry::{Choices, Declaration, When};
-use super::walker::{Energy, Part, Target, Walker};
+use super::registry::{Choices, Declaration, Setup, When};
+use super::walker::{Decay, Energy, Part, Target, Walker};
 use super::{Method, Tick, Vitals};
 use crate::keys::{Kind, key};
 use crate::prune::ALIVE;
@@ -22,7 +22,7 @@ use crate::prune::ALIVE;
 /// | `moves` | | 50 | ≥ 1 | fewer samples for the same work |
 /// | `start_share` | | 0.1 | \[0, 0.9\] | starts overfit, if nothing is held out |
 /// | `learning_rate` | | 0.01 | > 0 | the start is poor |
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Mclmc {
     /// The variance of the energy of a move, for each dimension.
     pub energy_error: f64,
@@ -37,7 +37,7 @@ pub struct Mclmc {
     /// Adam's.
     pub learning_rate: f64,
     /// wd = δ/N
-    pub weight_decay: f64,
+    pub decay: Decay,
 }
 
 impl Default for Mclmc {
@@ -49,7 +49,7 @@ impl Default for Mclmc {
             warm_up_epochs: 500,
             persistence: 1.0,
             learning_rate: 0.01,
-            weight_decay: 0.0,
+            decay: Decay::default(),
         }
     }
 }
@@ -199,7 +199,7 @@ impl Memory {
 }
 
 /// MCLMC with the key of its noise.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct MclmcMethod {
     /// Settings.
     pub config: Mclmc,
@@ -402,7 +402,8 @@ impl Walker for MclmcMethod {
         let Some(mut m) = Memory::read(&numbers) else { return Ok(f64::NAN) };
         let mut energy = Energy {
             target,
-            decay: self.config.weight_decay * tick.rates.decay_factor,
+            decay: &self.config.decay,
+            decay_factor: tick.rates.decay_factor,
             temperature: tick.rates.temperature.powi(2),
         };
         if tick.step == 0 {
@@ -490,9 +491,12 @@ pub const METHOD: Declaration = Declaration {
     reads: &[
         "method.energy_error",
         "method.moves",
+        "method.budget_seconds",
         "method.start_share",
         "method.learning_rate",
         "method.persistence",
+        "prior.scale",
+        "prior.noise_sd",
         "schedule.temperature",
     ],
     keys: &[
@@ -501,7 +505,17 @@ pub const METHOD: Declaration = Declaration {
             Kind::NumberAbove(0.0, 1.0),
             "variance of the energy of a move of MCLMC, for each weight; 5e-4",
         ),
-        key("method.moves", Kind::Integer(1, 1_000_000), "moves of MCLMC in an epoch; 50"),
+        key(
+            "method.moves",
+            Kind::Integer(1, 1_000_000),
+            "moves of MCLMC in an epoch; absent: as many as the budget allows, 5 to 100",
+        ),
+        key(
+            "method.budget_seconds",
+            Kind::NumberAbove(0.0, 1e7),
+            "seconds that all epochs of MCLMC may take on two cores, about; 90. It says how many \
+             moves an epoch has, whatever the machine",
+        ),
         key(
             "method.start_share",
             Kind::Number(0.0, 0.9),
@@ -518,21 +532,36 @@ pub const METHOD: Declaration = Declaration {
             "learning rate of the Adam before MCLMC; 0.01",
         ),
     ],
-    defaults: &[(
-        When::Always,
-        r#"
+    defaults: &[
+        (
+            When::Always,
+            r#"
+chains = 4
 method.energy_error = 5e-4
-method.moves = 50
+method.budget_seconds = 90.0
 method.start_share = 0.3
 method.learning_rate = 0.01
 method.persistence = 1.0
 schedule.step_size.shape = "constant"
 schedule.temperature.value = "1/sqrt(N)"
-train.epochs = 1000
-train.samples_per_cycle = 500
-posterior.burn_in = 0.0
+train.epochs = 4000
+train.samples_per_cycle = 100
+train.stages = 6
+posterior.burn_in = 0.5
 "#,
-    )],
+        ),
+        (
+            When::Table,
+            r#"
+model.hidden = [50]
+model.activation = "tanh"
+model.noise = "learned"
+prior.sd = 1.5
+prior.scale = "fan-in"
+prior.noise_sd = 0.25
+"#,
+        ),
+    ],
     check: Some(check),
     network: None,
     kernels: &[],
@@ -542,12 +571,12 @@ posterior.burn_in = 0.0
         let share = own.number("start_share").unwrap_or(0.3);
         let config = Mclmc {
             energy_error: own.number("energy_error").unwrap_or(5e-4),
-            moves: own.whole("moves").unwrap_or(50),
+            moves: own.whole("moves").unwrap_or_else(|| affordable(setup)),
             start_epochs: (share * warm_up_epochs as f64) as usize,
             warm_up_epochs,
             persistence: own.number("persistence").unwrap_or(1.0),
             learning_rate: own.number("learning_rate").unwrap_or(0.01),
-            weight_decay: setup.prior.weight_decay,
+            decay: Decay::of(setup.prior, setup.network.params(), setup.train_rows),
         };
         if setup.network.params().len() < 2 {
             let problem = "needs a network with two weights or more; give model.hidden";
@@ -556,6 +585,26 @@ posterior.burn_in = 0.0
         Ok(Arc::new(MclmcMethod { config, key: setup.key }))
     },
 };
+
+/// Multiply-adds of a second on two cores, about.
+const SPEED: f64 = 1e10;
+
+/// The moves in an epoch for which a run takes its budget, if all of its epochs are needed. It is a
+/// function of the settings and of the size of the table, so that every machine has the same run.
+fn affordable(setup: &Setup<'_>) -> usize {
+    let budget = setup.method.own.number("budget_seconds").unwrap_or(BUDGET);
+    // A gradient costs about three times what a prediction does, and a move has two.
+    let row = 3.0 * setup.network.multiply_adds() as f64;
+    let move_of_all = 2.0 * row * setup.train_rows as f64 * setup.chains as f64;
+    let moves = budget * SPEED / f64::max(move_of_all * setup.epochs as f64, 1.0);
+    (moves as usize).clamp(FEWEST_MOVES, MOST_MOVES)
+}
+
+/// Seconds, where none are given.
+const BUDGET: f64 = 90.0;
+/// With fewer, epochs are too short to forget a sample; with more, a run ends later than it must.
+const FEWEST_MOVES: usize = 5;
+const MOST_MOVES: usize = 100;
 
 fn check(choices: &Choices<'_>) -> Result<()> {
     if choices.images {

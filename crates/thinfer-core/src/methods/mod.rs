@@ -33,8 +33,8 @@ use thinfer_engine::{Arena, ParamTable, Role};
 use crate::prune::Course;
 
 pub use registry::{Choices, Declaration, MethodKind, NAMES, Setup, When};
-pub use settings::{MethodConfig, NO_LIMIT, OwnSettings, PriorConfig, PruneConfig};
-pub use walker::{Part, Target, Walker};
+pub use settings::{MethodConfig, NO_LIMIT, OwnSettings, PriorConfig, PriorScale, PruneConfig};
+pub use walker::{Decay, Part, Target, Walker};
 
 /// All methods: those of the paper, then those that it compares with.
 pub const METHODS: &[&Declaration] = &[

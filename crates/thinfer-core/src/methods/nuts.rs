@@ -7,7 +7,7 @@ use thinfer_engine::Arena;
 use thinfer_engine::noise::{Key as NoiseKey, Stream};
 
 use super::registry::{Choices, Declaration, When};
-use super::walker::{Energy, Part, Target, Walker};
+use super::walker::{Decay, Energy, Part, Target, Walker};
 use super::{Method, Tick, Vitals};
 use crate::keys::{Kind, key};
 use crate::prune::ALIVE;
@@ -20,7 +20,7 @@ use crate::prune::ALIVE;
 /// |---|---|---|---|
 /// | `acceptance` | 0.8 | (0, 1) | small steps, long trees |
 /// | `most_doublings` | 10 | 1 to 20 | a transition may take 2^`most_doublings` gradients |
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Nuts {
     /// The mean acceptance that the step size is learned for.
     pub acceptance: f64,
@@ -29,12 +29,12 @@ pub struct Nuts {
     /// The first epoch with a sample; before it step size and scales are learned.
     pub warm_up_epochs: usize,
     /// wd = δ/N
-    pub weight_decay: f64,
+    pub decay: Decay,
 }
 
 impl Default for Nuts {
     fn default() -> Self {
-        Self { acceptance: 0.8, most_doublings: 10, warm_up_epochs: 1000, weight_decay: 0.0 }
+        Self { acceptance: 0.8, most_doublings: 10, warm_up_epochs: 1000, decay: Decay::default() }
     }
 }
 
@@ -311,7 +311,7 @@ fn log_sum(a: f64, b: f64) -> f64 {
 }
 
 /// NUTS with the key of its randomness.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct NutsMethod {
     /// Settings.
     pub config: Nuts,
@@ -404,7 +404,8 @@ impl Walker for NutsMethod {
         let Some(mut m) = Memory::read(&numbers) else { return Ok(f64::NAN) };
         let mut energy = Energy {
             target,
-            decay: self.config.weight_decay * tick.rates.decay_factor,
+            decay: &self.config.decay,
+            decay_factor: tick.rates.decay_factor,
             temperature: tick.rates.temperature.powi(2),
         };
         if tick.step == 0 {
@@ -498,7 +499,13 @@ pub const METHOD: Declaration = Declaration {
     name: "nuts",
     about: "NUTS: the No-U-Turn sampler in double precision, the reference for small tables",
     page: "docs/nuts.md",
-    reads: &["method.acceptance", "method.most_doublings", "schedule.temperature"],
+    reads: &[
+        "method.acceptance",
+        "method.most_doublings",
+        "prior.scale",
+        "prior.noise_sd",
+        "schedule.temperature",
+    ],
     keys: &[
         key(
             "method.acceptance",
@@ -532,7 +539,7 @@ posterior.burn_in = 0.0
             acceptance: own.number("acceptance").unwrap_or(0.8),
             most_doublings: own.whole("most_doublings").unwrap_or(10),
             warm_up_epochs: setup.first_sample_epoch,
-            weight_decay: setup.prior.weight_decay,
+            decay: Decay::of(setup.prior, setup.network.params(), setup.train_rows),
         };
         Ok(Arc::new(NutsMethod { config, key: setup.key }))
     },

@@ -54,6 +54,8 @@ pub struct Declaration {
 pub enum When {
     /// Always.
     Always,
+    /// Where the data is a table of the user's.
+    Table,
     /// Where the data is images.
     Images,
     /// Where the data is images and the preset `exact`.
@@ -90,6 +92,8 @@ pub struct Setup<'a> {
     pub columns: Option<&'a [usize]>,
     /// N, the number of training rows.
     pub train_rows: usize,
+    /// Chains of the run.
+    pub chains: usize,
     /// Rows a step.
     pub batch: usize,
     /// Epochs in the run.
@@ -132,6 +136,14 @@ impl MethodKind {
     /// Whether it reads a key.
     pub fn reads(self, key: &str) -> bool {
         self.0.reads.contains(&key)
+    }
+
+    /// Whether it reads a key that not all methods read, or one that such a key stands for.
+    pub fn reads_own(self, key: &str) -> bool {
+        let is_of = |read: &&str| {
+            key.strip_prefix(*read).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        };
+        self.0.reads.iter().any(|read| is_of(read))
     }
 
     /// Whether its update is one of kernels, for GPUs and for networks of images.

@@ -157,6 +157,21 @@ section! {
         /// wd = 1/(sd² N), so that the prior does not depend on the number of rows
         sd: Option<f64> { Kind::NumberAbove(0.0, 1e6), later: LeftOut },
 
+        /// whether all weights have that width, or those of a layer with n inputs 1/√n of it
+        ///
+        /// With `"fan-in"` the width of what a layer computes does not depend on how many inputs it
+        /// has. `"mclmc"` and `"nuts"` read it
+        scale: PriorScale {
+            Kind::Choice(&["same", "fan-in"]), default: "same", later: LeftOut
+        },
+
+        /// standard deviation of the logarithm of a learned noise around 0, where the noise is as
+        /// wide as the target
+        ///
+        /// Absent: as wide as that of a weight. A narrow one keeps a network with more weights than
+        /// rows from taking all noise for signal. `"mclmc"` and `"nuts"` read it
+        noise_sd: Option<f64> { Kind::NumberAbove(0.0, 1e6), later: LeftOut },
+
         /// wd₀ = δ₀/N of the spike
         ///
         /// Must be larger than `prior.weight_decay`
@@ -187,6 +202,17 @@ section! {
         /// `prior.soft_threshold`; giving both is refused. Needs a positive `prior.weight_decay`
         spike_probability: Option<f64> { Kind::NumberAbove(0.0, 0.999_999_999) },
     }
+}
+
+/// How wide the prior of a weight is beside that of others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PriorScale {
+    /// All alike.
+    #[default]
+    Same,
+    /// 1/√n in a layer with n inputs.
+    FanIn,
 }
 
 impl PriorConfig {

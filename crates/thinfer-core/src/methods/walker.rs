@@ -1,10 +1,13 @@
 //! Methods that ask for gradients themselves: several in a step, of all rows.
 
+use std::sync::Arc;
+
 use thinfer_data::Result;
 use thinfer_engine::noise::{Key, Stream};
-use thinfer_engine::{Arena, Dataset, EngineError, ExactPlan, Network, Plan};
+use thinfer_engine::{Arena, Dataset, EngineError, ExactPlan, Network, ParamTable, Plan, Role};
 
 use super::Tick;
+use super::settings::{PriorConfig, PriorScale};
 
 /// The share of the rows that [`Part::HeldOut`] has.
 const HELD_OUT: f64 = 0.1;
@@ -42,10 +45,61 @@ pub trait Walker: Send + Sync {
     fn step(&self, arena: &mut Arena, tick: Tick, target: &mut dyn Target) -> Result<f64>;
 }
 
-/// S = −ln p, up to a constant, as walkers see it: `(mean loss + ½ wd |x|²) / k²`.
+/// The weight decay of each weight: wdᵢ = 1/(sdᵢ² N).
+#[derive(Clone, Debug, PartialEq)]
+pub enum Decay {
+    /// One for all.
+    Same(f64),
+    /// In the order of the weights.
+    Each(Arc<[f64]>),
+}
+
+impl Default for Decay {
+    fn default() -> Self {
+        Self::Same(0.0)
+    }
+}
+
+impl Decay {
+    /// What a configuration says of these weights, for `rows` training rows.
+    pub(super) fn of(prior: &PriorConfig, table: &ParamTable, rows: usize) -> Self {
+        if prior.scale == PriorScale::Same && prior.noise_sd.is_none() {
+            return Self::Same(prior.weight_decay);
+        }
+        let mut each = vec![prior.weight_decay; table.len()];
+        // A bias follows its weight in the table and counts as one more of that layer.
+        let mut fan_in = 1;
+        for param in table {
+            let decay = &mut each[param.range()];
+            match (param.role, prior.noise_sd) {
+                (Role::LogScale, Some(sd)) => decay.fill(1.0 / (sd * sd * rows.max(1) as f64)),
+                (Role::LogScale, None) => {}
+                _ if prior.scale == PriorScale::Same => {}
+                (role, _) => {
+                    if role.is_weight() {
+                        fan_in = param.fan_in();
+                    }
+                    decay.fill(prior.weight_decay * fan_in as f64);
+                }
+            }
+        }
+        Self::Each(each.into())
+    }
+
+    fn at(&self, weight: usize) -> f64 {
+        match self {
+            Self::Same(decay) => *decay,
+            Self::Each(decays) => decays.get(weight).copied().unwrap_or(0.0),
+        }
+    }
+}
+
+/// S = −ln p, up to a constant, as walkers see it: `(mean loss + ½ Σ wdᵢ xᵢ²) / k²`.
 pub(super) struct Energy<'a> {
     pub(super) target: &'a mut dyn Target,
-    pub(super) decay: f64,
+    pub(super) decay: &'a Decay,
+    /// A factor on it.
+    pub(super) decay_factor: f64,
     pub(super) temperature: f64,
 }
 
@@ -53,12 +107,13 @@ impl Energy<'_> {
     /// S at `x` over the rows of a part, its gradient, and the mean loss without the prior.
     pub(super) fn at(&mut self, part: Part, x: &[f64], gradient: &mut [f64]) -> Result<(f64, f64)> {
         let loss = self.target.mean_loss(part, x, gradient)?;
-        let (mut squares, over) = (0.0, 1.0 / self.temperature);
-        for (g, x) in gradient.iter_mut().zip(x) {
-            squares += x * x;
-            *g = (*g + self.decay * x) * over;
+        let (mut penalty, over) = (0.0, 1.0 / self.temperature);
+        for (i, (g, x)) in gradient.iter_mut().zip(x).enumerate() {
+            let decay = self.decay.at(i) * self.decay_factor;
+            penalty += 0.5 * decay * x * x;
+            *g = (*g + decay * x) * over;
         }
-        Ok(((loss + 0.5 * self.decay * squares) * over, loss))
+        Ok(((loss + penalty) * over, loss))
     }
 }
 

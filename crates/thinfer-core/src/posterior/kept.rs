@@ -9,29 +9,50 @@ use crate::posterior::Snapshot;
 /// Which samples are kept, by the epoch after which they were taken and by their chain.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SampleRule {
-    /// Samples of earlier epochs are burn-in.
-    first_epoch: usize,
+    /// Which samples are burn-in.
+    burn_in: BurnIn,
     /// Epochs whose samples are passed over, so that near-copies do not count.
     thinned: BTreeSet<usize>,
     /// Chains that are left out.
     blown_up: Vec<u32>,
 }
 
+/// Which samples come too early.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum BurnIn {
+    /// Those of earlier epochs.
+    Before(usize),
+    /// This share of the time from the first sample of a chain to its last, however long the chain
+    /// became.
+    Share(f64),
+}
+
+impl BurnIn {
+    /// The first epoch that is not burn-in, in a chain with samples after these epochs.
+    fn end(self, first: usize, last: usize) -> usize {
+        match self {
+            Self::Before(epoch) => epoch,
+            Self::Share(share) => first + (share * (last + 1 - first) as f64) as usize,
+        }
+    }
+}
+
 impl SampleRule {
     /// Everything is kept.
     pub fn all() -> Self {
-        Self { first_epoch: 0, thinned: BTreeSet::new(), blown_up: Vec::new() }
+        Self { burn_in: BurnIn::Before(0), thinned: BTreeSet::new(), blown_up: Vec::new() }
     }
 
-    /// Drops the first `burn_in` of the cycles, or of the samples where there is one cycle; of the
-    /// samples at `epochs`, ascending, it keeps every `thin`-th and the last one, or the last one
+    /// Drops the first `burn_in` of the cycles, or of the time of sampling where there is one cycle;
+    /// of the samples at `epochs`, ascending, it keeps every `thin`-th and the last one, or the last one
     /// of every cycle.
     pub fn new(cycles: &[Range<usize>], epochs: &[usize], burn_in: f64, thin: Thin) -> Self {
         let dropped = |count: usize| ((burn_in * count as f64) as usize).min(count.max(1) - 1);
-        let first_epoch = if cycles.len() > 1 {
-            cycles.get(dropped(cycles.len())).map_or(0, |cycle| cycle.start)
+        let burn_in = if cycles.len() > 1 {
+            let dropped = cycles.get(dropped(cycles.len()));
+            BurnIn::Before(dropped.map_or(0, |cycle| cycle.start))
         } else {
-            epochs.get(dropped(epochs.len())).copied().unwrap_or(0)
+            BurnIn::Share(burn_in)
         };
         let last_before = |end: usize| epochs[..epochs.partition_point(|e| *e < end)].last();
         let last_of_cycles: BTreeSet<usize> =
@@ -41,7 +62,7 @@ impl SampleRule {
             Thin::OneACycle => last_of_cycles.contains(&epoch),
         };
         let thinned = epochs.iter().copied().enumerate().filter(|sample| !is_kept(*sample));
-        Self { first_epoch, thinned: thinned.map(|(_, e)| e).collect(), blown_up: Vec::new() }
+        Self { burn_in, thinned: thinned.map(|(_, e)| e).collect(), blown_up: Vec::new() }
     }
 
     /// The same rule without some chains.
@@ -83,10 +104,10 @@ impl SampleRule {
         chains.retain(|chain| !self.blown_up.contains(&samples[chain[0]].chain));
         for chain in &mut chains {
             let last = chain[chain.len() - 1];
+            let first_epoch = self.burn_in.end(samples[chain[0]].epoch, samples[last].epoch);
             chain.retain(|&at| {
                 at == last
-                    || samples[at].epoch >= self.first_epoch
-                        && samples[at].keep == samples[last].keep
+                    || samples[at].epoch >= first_epoch && samples[at].keep == samples[last].keep
             });
         }
         chains

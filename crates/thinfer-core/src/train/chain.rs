@@ -83,6 +83,9 @@ pub struct ChainSpec {
     pub chain: u32,
     /// The epochs after which a snapshot is taken.
     pub sample_epochs: Vec<usize>,
+    /// The epochs after which the chain may be asked whether its samples are enough; empty where it
+    /// always does all of its epochs. The last is the end.
+    pub stage_ends: Vec<usize>,
     /// Every how many epochs a record is made.
     pub record_every: usize,
     /// Every how many epochs the test images are scored.
@@ -173,6 +176,16 @@ impl Chain {
     /// Whether all steps are done.
     pub fn is_done(&self) -> bool {
         self.step >= self.spec.clock.total_steps() && !self.epoch_is_open
+    }
+
+    /// Whether all of an epoch is done and nothing of the next.
+    pub fn is_between_epochs(&self) -> bool {
+        self.step.is_multiple_of(self.spec.clock.steps_per_epoch) && !self.epoch_is_open
+    }
+
+    /// Gives back what the next step can make again.
+    pub fn rest(&mut self) {
+        self.stepper = None;
     }
 
     /// The records so far.

@@ -19,7 +19,7 @@ pub use examples::Examples;
 pub use freeze::{Freezing, FrozenLayers, Phase, phases};
 pub use run::division;
 pub use run::{
-    ChainResult, Observer, Setting, Silent, checkpoint_path, load_results, run_chains,
+    ChainResult, Enough, Observer, Setting, Silent, checkpoint_path, load_results, run_chains,
     snapshot_path,
 };
 pub use shuffle::orders_ahead;

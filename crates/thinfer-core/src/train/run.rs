@@ -64,6 +64,8 @@ pub struct Setting<'a> {
     pub threads: usize,
     /// Where the steps are computed.
     pub device: Device,
+    /// Asked after each stage of chains that have some; without it they do all of them.
+    pub enough: Option<&'a Enough<'a>>,
 }
 
 impl<'a> Setting<'a> {
@@ -78,6 +80,7 @@ impl<'a> Setting<'a> {
             observer,
             threads,
             device: Device::Cpu,
+            enough: None,
         }
     }
 }
@@ -127,7 +130,11 @@ pub fn division(chains: usize, threads: usize) -> (usize, usize) {
     (side_by_side, (cores / side_by_side).max(1))
 }
 
-/// Runs all chains to their end, side by side on the cores there are.
+/// Whether the samples that chains have by now are enough, so that a run in stages may end.
+pub type Enough<'a> = dyn Fn(&[&[Snapshot]]) -> Result<bool> + Sync + 'a;
+
+/// Runs all chains to their end, side by side on the cores there are. Chains in stages all do one
+/// stage before one of them begins the next, and end together where [`Setting::enough`] says so.
 pub fn run_chains<'a>(
     specs: Vec<ChainSpec>,
     data: impl Into<Examples<'a>>,
@@ -137,90 +144,161 @@ pub fn run_chains<'a>(
     let (side_by_side, threads_each) = division(specs.len(), setting.threads);
     // Each chain has its own threads: chains never wait for each other's pieces.
     let own_threads = || Threads::new(threads_each);
-    let mut results = jobs::run_with(specs, side_by_side, own_threads, |threads, _, spec| {
-        threads.install(|| run_chain(spec, data, setting))
-    })?;
+    let stages = specs.first().map_or_else(Vec::new, |spec| spec.stage_ends.clone());
+    let (Some(enough), [early @ .., _]) = (setting.enough, &stages[..]) else {
+        let mut results = jobs::run_with(specs, side_by_side, own_threads, |threads, _, spec| {
+            threads.install(|| {
+                let mut working = Working::begin(spec, setting)?;
+                working.advance(usize::MAX, data, setting)?;
+                Ok(working.end())
+            })
+        })?;
+        results.sort_by_key(|result| result.chain);
+        return Ok(results);
+    };
+    let begin = |(): &(), _, spec| Working::begin(spec, setting);
+    let mut chains = jobs::run_with(specs, side_by_side, || (), begin)?;
+    for end in early.iter().copied().chain([usize::MAX]) {
+        chains = jobs::run_with(chains, side_by_side, own_threads, |threads, _, mut chain| {
+            threads.install(|| chain.advance(end, data, setting))?;
+            Ok(chain)
+        })?;
+        let samples: Vec<&[Snapshot]> = chains.iter().map(Working::samples).collect();
+        // A chain that was resumed may be further: then this question was answered with no.
+        if chains.iter().all(|chain| chain.epoch() == end) && enough(&samples)? {
+            break;
+        }
+    }
+    let mut results: Vec<ChainResult> = chains.into_iter().map(Working::end).collect();
     results.sort_by_key(|result| result.chain);
     Ok(results)
 }
 
-fn run_chain(spec: ChainSpec, data: Examples<'_>, setting: &Setting<'_>) -> Result<ChainResult> {
-    let (number, total) = (spec.chain, spec.clock.total_steps());
-    let mut chain = match setting.folder {
-        Some(folder) if setting.resume => match load_chain(&spec, folder, setting.observer)? {
-            Some(Loaded { chain, lost })
-                if chain.is_done() && chain.snapshots().is_empty() && !lost.is_empty() =>
-            {
-                return Err(none_left(&chain_folder(folder, number), &lost));
-            }
-            loaded => loaded.map(|loaded| loaded.chain),
-        },
-        _ => None,
-    }
-    .map_or_else(|| Chain::start(spec), Ok)?;
-    if let Device::Cuda(index) = setting.device {
-        let precision = chain.spec().precision;
-        chain.use_cuda(OnCuda { gpu: Gpu::open(index)?, precision })?;
-    }
-    if let Some(folder) = setting.folder {
-        let folder = chain_folder(folder, number);
-        fs::create_dir_all(&folder).map_err(|e| Error::file("create", &folder, e))?;
-    }
-    // Those of a chain that goes on were read from their files.
-    let mut store = Store { writer: Writer::default(), samples: chain.snapshots().len() };
-    let own_folder = setting.folder.map(|folder| chain_folder(folder, number));
-    let clock = chain.spec().clock;
-    let mut times =
-        Times::start(own_folder.as_deref(), clock.epoch(chain.step()), setting.observer);
-    let mut saved_at = Instant::now();
-    let mut saving = Duration::ZERO;
-    let mut saved_step = chain.step();
-    let mut told_at = Instant::now();
-    let mut told_of_decoding = false;
-    while !chain.is_done() {
-        if setting.stop.load(Ordering::Relaxed) {
-            let folder = setting.folder.unwrap_or(Path::new("memory"));
-            if setting.folder.is_some() {
-                store.save(&mut chain, &mut times, folder)?;
-                store.writer.finish()?;
-            }
-            return Err(Error::Interrupted(folder.to_owned()));
+/// A chain at work, with what writes its files.
+struct Working {
+    chain: Chain,
+    store: Store,
+    times: Times,
+    saved_at: Instant,
+    saving: Duration,
+    saved_step: u64,
+    told_of_decoding: bool,
+}
+
+impl Working {
+    /// A new chain, or the one that is in the folder.
+    fn begin(spec: ChainSpec, setting: &Setting<'_>) -> Result<Self> {
+        let number = spec.chain;
+        let mut chain = match setting.folder {
+            Some(folder) if setting.resume => match load_chain(&spec, folder, setting.observer)? {
+                Some(Loaded { chain, lost })
+                    if chain.is_done() && chain.snapshots().is_empty() && !lost.is_empty() =>
+                {
+                    return Err(none_left(&chain_folder(folder, number), &lost));
+                }
+                loaded => loaded.map(|loaded| loaded.chain),
+            },
+            _ => None,
         }
-        let advanced = match chain.advance_until(data, setting.stop) {
-            // The flag is set, and above it is looked at.
-            Err(Error::Interrupted(_)) => continue,
-            advanced => advanced,
-        };
-        advanced.map_err(|error| {
-            // Why it stopped is more important than whether the disk was full besides.
-            let _ = store.writer.finish();
-            name_checkpoint(error, setting.folder, number)
-        })?;
-        let epoch_is_over = chain.step().is_multiple_of(clock.steps_per_epoch);
-        if epoch_is_over {
-            times.end(clock.epoch(chain.step() - 1));
-        }
-        if let Some(speed) = chain.decoding().filter(|_| epoch_is_over && !told_of_decoding) {
-            setting.observer.notice(&decoding_note(speed));
-            told_of_decoding = true;
-        }
-        if told_at.elapsed() > Duration::from_millis(100) || chain.is_done() {
-            setting.observer.progress(number, chain.step(), total, chain.records().last());
-            told_at = Instant::now();
+        .map_or_else(|| Chain::start(spec), Ok)?;
+        if let Device::Cuda(index) = setting.device {
+            let precision = chain.spec().precision;
+            chain.use_cuda(OnCuda { gpu: Gpu::open(index)?, precision })?;
         }
         if let Some(folder) = setting.folder {
-            let steps = chain.step() - saved_step;
-            let due = setting.checkpoint_steps.is_some_and(|every| steps >= every);
-            let pause = pause(setting.checkpoint_every, saving);
-            if due || chain.is_done() || saved_at.elapsed() >= pause {
-                let began = Instant::now();
-                store.save(&mut chain, &mut times, folder)?;
-                (saving, saved_at, saved_step) = (began.elapsed(), Instant::now(), chain.step());
+            let folder = chain_folder(folder, number);
+            fs::create_dir_all(&folder).map_err(|e| Error::file("create", &folder, e))?;
+        }
+        // Those of a chain that goes on were read from their files.
+        let store = Store { writer: Writer::default(), samples: chain.snapshots().len() };
+        let own_folder = setting.folder.map(|folder| chain_folder(folder, number));
+        let epoch = chain.spec().clock.epoch(chain.step());
+        let times = Times::start(own_folder.as_deref(), epoch, setting.observer);
+        Ok(Self {
+            store,
+            times,
+            saved_at: Instant::now(),
+            saving: Duration::ZERO,
+            saved_step: chain.step(),
+            told_of_decoding: false,
+            chain,
+        })
+    }
+
+    /// Goes on until the run has so many epochs, or is done.
+    fn advance(&mut self, epochs: usize, data: Examples<'_>, setting: &Setting<'_>) -> Result<()> {
+        let clock = self.chain.spec().clock;
+        let (number, total) = (self.chain.spec().chain, clock.total_steps());
+        let mut told_at = Instant::now();
+        while !self.is_at(epochs) {
+            if setting.stop.load(Ordering::Relaxed) {
+                let folder = setting.folder.unwrap_or(Path::new("memory"));
+                if setting.folder.is_some() {
+                    self.store.save(&mut self.chain, &mut self.times, folder)?;
+                    self.store.writer.finish()?;
+                }
+                return Err(Error::Interrupted(folder.to_owned()));
+            }
+            let advanced = match self.chain.advance_until(data, setting.stop) {
+                // The flag is set, and above it is looked at.
+                Err(Error::Interrupted(_)) => continue,
+                advanced => advanced,
+            };
+            advanced.map_err(|error| {
+                // Why it stopped is more important than whether the disk was full besides.
+                let _ = self.store.writer.finish();
+                name_checkpoint(error, setting.folder, number)
+            })?;
+            let epoch_is_over = self.chain.step().is_multiple_of(clock.steps_per_epoch);
+            if epoch_is_over {
+                self.times.end(clock.epoch(self.chain.step() - 1));
+            }
+            let speed = self.chain.decoding().filter(|_| epoch_is_over && !self.told_of_decoding);
+            if let Some(speed) = speed {
+                setting.observer.notice(&decoding_note(speed));
+                self.told_of_decoding = true;
+            }
+            if told_at.elapsed() > Duration::from_millis(100) || self.chain.is_done() {
+                let (step, record) = (self.chain.step(), self.chain.records().last());
+                setting.observer.progress(number, step, total, record);
+                told_at = Instant::now();
+            }
+            if let Some(folder) = setting.folder {
+                let steps = self.chain.step() - self.saved_step;
+                let due = setting.checkpoint_steps.is_some_and(|every| steps >= every);
+                let pause = pause(setting.checkpoint_every, self.saving);
+                if due || self.is_at(epochs) || self.saved_at.elapsed() >= pause {
+                    let began = Instant::now();
+                    self.store.save(&mut self.chain, &mut self.times, folder)?;
+                    self.saving = began.elapsed();
+                    (self.saved_at, self.saved_step) = (Instant::now(), self.chain.step());
+                }
             }
         }
+        if !self.chain.is_done() {
+            // Other chains need the room until this one goes on.
+            self.chain.rest();
+        }
+        self.store.writer.finish()
     }
-    store.writer.finish()?;
-    Ok(result_of(chain, times.into_times()))
+
+    /// How many epochs are done.
+    fn epoch(&self) -> usize {
+        let clock = self.chain.spec().clock;
+        (self.chain.step() / clock.steps_per_epoch) as usize
+    }
+
+    fn is_at(&self, epochs: usize) -> bool {
+        self.chain.is_done() || self.chain.is_between_epochs() && self.epoch() >= epochs
+    }
+
+    fn samples(&self) -> &[Snapshot] {
+        self.chain.snapshots()
+    }
+
+    fn end(self) -> ChainResult {
+        result_of(self.chain, self.times.into_times())
+    }
 }
 
 /// A run spends at most about one part in so many on its checkpoints.

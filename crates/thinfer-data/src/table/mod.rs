@@ -236,7 +236,7 @@ impl Table {
     }
 
     /// How to say that a column is not there, with the nearest name or some that are.
-    fn no_column(&self, name: &str) -> String {
+    pub(crate) fn no_column(&self, name: &str) -> String {
         const SHOWN: usize = 8;
         let nearest = self
             .columns

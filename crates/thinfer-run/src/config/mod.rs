@@ -16,10 +16,10 @@ use serde::{Deserialize, Serialize};
 use thinfer_core::methods::{Choices, NO_LIMIT};
 use thinfer_core::model::name_problem;
 use thinfer_core::posterior::SampleRule;
-use thinfer_core::schedule::sampling_epochs;
-use thinfer_data::check_holdout;
+use thinfer_core::schedule::{Stages, sampling_epochs};
 use thinfer_data::files::regular;
 use thinfer_data::{Error, Result};
+use thinfer_data::{check_holdout, check_split};
 use toml::{Table, Value};
 
 pub use differences::Difference;
@@ -105,19 +105,26 @@ impl Config {
             Some("reference-code") => Preset::ReferenceCode,
             _ => Preset::Exact,
         };
-        let images = settings.get("data.kind").and_then(Value::as_str).is_some_and(is_images);
+        let data = settings.get("data.kind").and_then(Value::as_str).and_then(DataKind::find);
+        let data = data.unwrap_or_default();
+        let images = data.is_images();
         let mut all = preset.defaults();
         if images {
             all.extend(preset.image_defaults());
         }
         let kind = settings.get("method.kind").cloned().and_then(|kind| kind.try_into().ok());
-        let kind: MethodKind = kind.unwrap_or_default();
+        let kind = kind.map_or_else(|| usual_method(data, preset, settings), Ok)?;
+        all.insert("method.kind".into(), kind.name().into());
         all.remove("method.clip");
-        all.extend(presets::clip(preset, kind, images).map(|c| ("method.clip".into(), c.into())));
-        all.extend(presets::method_defaults(kind, preset, images, settings));
+        all.extend(presets::clip(preset, kind, data).map(|c| ("method.clip".into(), c.into())));
+        all.extend(presets::method_defaults(kind, preset, data, settings));
         if kind.is_sparse() {
             // They prune to a target and know no threshold.
             all.remove("prune.hard_threshold");
+        }
+        let usual_decay = all.get("prior.weight_decay").cloned();
+        if settings.contains_key("prior.weight_decay") && !settings.contains_key("prior.sd") {
+            all.remove("prior.sd");
         }
         all.extend(settings.iter().map(|(k, v)| (k.clone(), v.clone())));
         // λ₁ is either given or computed; giving one replaces the default of the other.
@@ -133,7 +140,9 @@ impl Config {
         if all.get("method.clip").and_then(Value::as_str) == Some(NO_LIMIT) {
             all.remove("method.clip");
         }
-        if settings.contains_key("prior.sd") && settings.contains_key("prior.weight_decay") {
+        // A resolved configuration has both, and a decay that is the default.
+        let decay = settings.get("prior.weight_decay");
+        if settings.contains_key("prior.sd") && decay.is_some() && decay != usual_decay.as_ref() {
             let problem = "is given beside prior.weight_decay, and both say how wide the prior is; give one of them";
             return Err(Error::config("prior.sd", problem));
         }
@@ -155,11 +164,26 @@ impl Config {
                 }
             }
             check_holdout("data.holdout", self.data.holdout)?;
+            check_split(&self.data)?;
         }
         if self.data.kind.is_images()
             && let Some(problem) = name_problem(&self.model.name, &["mlp"])
         {
             return refuse("model.name", format!("`{}` {problem}", self.model.name));
+        }
+        if self.train.stages > 1 {
+            if self.cycles().len() > 1 || self.train.members != Members::Snapshots {
+                let problem = "needs samples of one cycle; give schedule.step_size.shape = \"constant\" and train.members = \"snapshots\"";
+                return refuse("train.stages", problem.into());
+            }
+            if self.stages().is_none() {
+                let TrainConfig { epochs, samples_per_cycle: samples, stages, .. } = self.train;
+                let problem = format!(
+                    "is {stages}, and so many stages from {samples} samples on take {samples} x 2^{} epochs and a warm-up, but train.epochs is {epochs}; give more epochs, or fewer stages",
+                    stages - 1
+                );
+                return refuse("train.stages", problem);
+            }
         }
         let kind = self.method.kind;
         if self.train.freeze_below.is_some() && !kind.reads("train.freeze_below") {
@@ -193,7 +217,7 @@ impl Config {
 
     /// Whether the gradient has no limit where the default is one.
     fn lifts_limit(&self) -> bool {
-        let default = presets::clip(self.preset, self.method.kind, self.data.kind.is_images());
+        let default = presets::clip(self.preset, self.method.kind, self.data.kind);
         self.method.clip.is_none() && default.is_some()
     }
 
@@ -225,9 +249,18 @@ impl Config {
     /// The epochs after which samples are taken.
     pub fn sample_epochs(&self) -> Vec<usize> {
         match self.train.members {
-            Members::Snapshots => sampling_epochs(&self.cycles(), self.train.samples_per_cycle),
+            Members::Snapshots => match self.stages() {
+                Some(stages) => stages.sampling_epochs(),
+                None => sampling_epochs(&self.cycles(), self.train.samples_per_cycle),
+            },
             Members::Last => vec![self.train.epochs.saturating_sub(1)],
         }
+    }
+
+    /// The stages of the sampling, where there are some.
+    pub fn stages(&self) -> Option<Stages> {
+        let TrainConfig { epochs, samples_per_cycle, stages, .. } = self.train;
+        Stages::of(epochs, samples_per_cycle, stages).filter(|_| stages > 1)
     }
 
     /// Which samples are averaged.
@@ -278,9 +311,33 @@ fn check_names_data(settings: &BTreeMap<String, Value>) -> Result<()> {
     Err(Error::config("data.kind", problem))
 }
 
-fn is_images(kind: &str) -> bool {
-    DataKind::find(kind).is_some_and(DataKind::is_images)
+/// The method of those who name none: MCLMC for a table of the user's, else Algorithm 3. Settings
+/// that MCLMC does not read are refused for a table: they ask for another method.
+fn usual_method(
+    data: DataKind,
+    preset: Preset,
+    settings: &BTreeMap<String, Value>,
+) -> Result<MethodKind> {
+    let of_paper = MethodKind::default();
+    let Some(sampler) = MethodKind::find(FOR_TABLES) else { return Ok(of_paper) };
+    if data != DataKind::Table || preset != Preset::Exact {
+        return Ok(of_paper);
+    }
+    let only_of_others = |key: &&String| {
+        // All methods read the step size, except that this one finds its own.
+        let is_of_paper = of_paper.reads_own(key) || key.starts_with("schedule.step_size.");
+        is_of_paper && !sampler.reads_own(key)
+    };
+    let Some(key) = settings.keys().find(only_of_others) else { return Ok(sampler) };
+    let problem = format!(
+        "is for another method than \"{FOR_TABLES}\", which trains on a table where none is named; give method.kind = \"{}\" too, or leave the key out",
+        of_paper.name()
+    );
+    Err(Error::config(key, problem))
 }
+
+/// The method that trains on a table where none is named.
+const FOR_TABLES: &str = "mclmc";
 
 fn flatten(prefix: &str, table: &Table, into: &mut BTreeMap<String, Value>) {
     for (name, value) in table {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use thinfer_core::methods::{MethodKind, When};
+use thinfer_data::DataKind;
 use toml::Value;
 
 use super::keys::{self, Defaults, Key};
@@ -55,11 +56,13 @@ pub(super) fn read(text: &str) -> Option<Value> {
 pub(super) fn method_defaults(
     kind: MethodKind,
     preset: Preset,
-    images: bool,
+    data: DataKind,
     given: &BTreeMap<String, Value>,
 ) -> BTreeMap<String, Value> {
+    let images = data.is_images();
     let holds = |when: When| match when {
         When::Always => true,
+        When::Table => data == DataKind::Table,
         When::Images => images,
         When::ExactImages => images && preset == Preset::Exact,
         When::Given(key, word) => given.get(key).and_then(Value::as_str) == Some(word),
@@ -74,9 +77,10 @@ pub(super) fn method_defaults(
 }
 
 /// The default of `method.clip`. On images a method that has no limit of its own has none.
-pub(super) fn clip(preset: Preset, kind: MethodKind, images: bool) -> Option<f64> {
-    let own = method_defaults(kind, preset, images, &BTreeMap::new());
-    let of_preset = || if images { None } else { preset.defaults().remove("method.clip") };
+pub(super) fn clip(preset: Preset, kind: MethodKind, data: DataKind) -> Option<f64> {
+    let own = method_defaults(kind, preset, data, &BTreeMap::new());
+    let of_preset =
+        || if data.is_images() { None } else { preset.defaults().remove("method.clip") };
     own.get("method.clip").cloned().or_else(of_preset).and_then(|clip| clip.as_float())
 }
 

@@ -145,6 +145,18 @@ section! {
         /// One after each of its last epochs; at most 10⁵ a chain
         samples_per_cycle: usize { Kind::Integer(1, 100_000), default: 3 },
 
+        /// parts of the sampling after which the run may end, since its samples agree
+        ///
+        /// The first has `train.samples_per_cycle` epochs, and each further one makes the sampling
+        /// twice as long; all of them end with `train.epochs`. For a step size of one cycle
+        stages: usize { Kind::Integer(1, 30), default: 1, later: LeftOut },
+
+        /// R-hat of predictions at which the samples agree, after a stage
+        r_hat: f64 { Kind::NumberAbove(1.0, 10.0), default: 1.05, later: LeftOut },
+
+        /// effective sample size of predictions that they must have besides
+        ess: f64 { Kind::Number(0.0, 1e9), default: 100.0, later: LeftOut },
+
         /// networks that make up the posterior: all snapshots, or the last of each chain (a deep
         /// ensemble)
         ///

@@ -1,6 +1,7 @@
 //! Whether the samples of a run agree: R̂ and effective sample sizes of what they predict.
 
 use std::collections::BTreeSet;
+use std::fmt;
 
 use serde::Serialize;
 use thinfer_core::metrics;
@@ -34,6 +35,11 @@ pub struct Agreement {
 }
 
 impl Agreement {
+    /// Whether R̂ is at most this and the samples are worth so many independent draws.
+    pub(crate) fn is(&self, r_hat: f64, ess: f64) -> bool {
+        self.r_hat <= r_hat && self.bulk_ess.is_none_or(|found| found >= ess)
+    }
+
     fn of(chains: &[Vec<f64>]) -> Option<Self> {
         // Halves that are too short for a correlation would count as independent draws.
         let long_enough = chains.iter().all(|chain| chain.len() >= LEAST_FOR_SIZE);
@@ -43,6 +49,16 @@ impl Agreement {
             bulk_ess: size(metrics::bulk_ess),
             tail_ess: size(metrics::tail_ess),
         })
+    }
+}
+
+impl fmt::Display for Agreement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "R-hat {:.2} of predictions", self.r_hat)?;
+        match self.bulk_ess {
+            Some(size) => write!(f, ", {size:.0} independent draws"),
+            None => Ok(()),
+        }
     }
 }
 

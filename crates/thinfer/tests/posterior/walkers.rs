@@ -1,9 +1,9 @@
 //! NUTS and MCLMC against posteriors that are known.
 
 use thinfer::density::walk;
-use thinfer::methods::Method;
 use thinfer::methods::mclmc::{Mclmc, MclmcMethod};
 use thinfer::methods::nuts::{Nuts, NutsMethod};
+use thinfer::methods::{Decay, Method};
 use thinfer_engine::noise::{Key, Stream};
 
 use super::{Target, assert_close};
@@ -68,7 +68,7 @@ fn assert_recovers(method: &dyn Fn(u32) -> Box<dyn Method>, warm_up: usize, samp
 
 #[test]
 fn nuts_recovers_a_normal_law() {
-    let config = Nuts { weight_decay: 0.1, warm_up_epochs: 300, ..Nuts::default() };
+    let config = Nuts { decay: Decay::Same(0.1), warm_up_epochs: 300, ..Nuts::default() };
     let method = |chain| -> Box<dyn Method> {
         Box::new(NutsMethod { config, key: Key::new(7, chain, Stream::Sampler) })
     };
@@ -79,7 +79,7 @@ fn nuts_recovers_a_normal_law() {
 #[test]
 fn mclmc_recovers_a_normal_law() {
     let config = Mclmc {
-        weight_decay: 0.1,
+        decay: Decay::Same(0.1),
         warm_up_epochs: 400,
         start_epochs: 40,
         moves: 40,

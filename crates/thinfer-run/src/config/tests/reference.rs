@@ -141,6 +141,7 @@ fn of_methods() -> String {
         for (when, text) in method.defaults {
             let place = match when {
                 When::Always => "always".to_owned(),
+                When::Table => "`data.kind = \"table\"`".to_owned(),
                 When::Images => "images".to_owned(),
                 When::ExactImages => "images, `preset = \"exact\"`".to_owned(),
                 When::Given(key, word) => format!("`{key} = \"{word}\"` is given"),

@@ -105,8 +105,8 @@ fn methods_say_whether_they_keep_what_the_network_reads() {
 
 #[test]
 fn what_walkers_keep_is_counted() {
-    for entry in METHODS.iter().filter(|entry| !entry.kind.has_kernels()) {
-        let config = Config::parse("", &[format!("method.kind={}", entry.kind.name())]).unwrap();
+    for kind in ["mclmc", "nuts"] {
+        let config = Config::parse("", &[format!("method.kind={kind}")]).unwrap();
         let inputs = ProblemInputs::Table {
             task: thinfer_data::Task::Regression,
             classes: 0,
