@@ -171,7 +171,15 @@ pub(crate) fn temperature(behaviour: &Behaviour) -> String {
         return "temperature: none, the method adds no noise".to_owned();
     };
     let asked = number(behaviour.temperature_times_n);
+    let measured = behaviour
+        .measured
+        .map(|measured| format!("{} ± {}", number(measured.value), number(measured.error)));
     let Some(found) = behaviour.temperature else {
+        if let Some(measured) = measured {
+            return format!(
+                "temperature: {measured} times that of the posterior, measured ({asked} asked for)"
+            );
+        }
         return format!(
             "temperature: not known; the injected noise has {} times that of the posterior ({asked} asked for)",
             number(injected)
@@ -185,18 +193,20 @@ pub(crate) fn temperature(behaviour: &Behaviour) -> String {
     };
     let parts =
         format!("{injected} injected ({asked} asked for) and {minibatch} from mini-batches");
+    let measured = measured.map_or_else(String::new, |of| format!("; measured {of}"));
     if !found.valid {
         let clipped = percent(found.clipped_sampling_share);
         return format!(
-            "temperature: not valid: {clipped} of the sampling steps were clipped; without clipping {parts}"
+            "temperature: not valid: {clipped} of the sampling steps were clipped; without clipping {parts}{measured}"
         );
     }
     if found.minibatch == 0.0 {
         return format!(
-            "temperature: {injected} times that of the posterior ({asked} asked for), all of it injected"
+            "temperature: {injected} times that of the posterior ({asked} asked for), all of it injected{measured}"
         );
     }
-    format!("temperature: about {} times that of the posterior: {parts}", number(found.total))
+    let total = number(found.total);
+    format!("temperature: about {total} times that of the posterior: {parts}{measured}")
 }
 
 /// A count that is a mean over chains: whole where it is.
@@ -236,6 +246,7 @@ mod tests {
             effective_temperature_times_n: None,
             temperature_times_n: 1.0,
             temperature: None,
+            measured: None,
             tau_mean: None,
             tau_sd: None,
             disagreement: None,

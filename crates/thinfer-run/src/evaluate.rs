@@ -3,6 +3,7 @@
 
 mod blow_up;
 mod convergence;
+mod measured;
 mod response;
 mod temperature;
 mod verdict;
@@ -23,6 +24,7 @@ use crate::config::Config;
 pub use blow_up::{blew_up, blown_up_chains, untrained_loss};
 pub use convergence::{AGREED, Agreement, Convergence, LEAST_SAMPLES, SampleTrace};
 pub(crate) use convergence::{Sampled, compared_rows};
+pub use measured::Measured;
 pub use temperature::{MOST_CLIPPED, Temperature};
 pub(crate) use temperature::{bytes as temperature_bytes, temperature};
 pub use verdict::Quality;
@@ -80,6 +82,9 @@ pub struct Behaviour {
     /// What is known about the temperature of the samples; `None` where the method adds no noise,
     /// or where the training data was not at hand.
     pub temperature: Option<Temperature>,
+    /// The temperature of the samples as they are; of tables alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub measured: Option<Measured>,
     /// Mean of τ over weights at the end.
     pub tau_mean: Option<f64>,
     /// Standard deviation of τ over weights at the end.
@@ -268,6 +273,11 @@ pub fn evaluate(
     let selected: Vec<usize> = (0..votes.len()).filter(|&v| votes[v] > chains / 2.0).collect();
     let seen = behaviour(results, disagreement(&predictive, scale), data.train.rows());
     let temperature = temperature(config, network, (&data.train).into(), results)?;
+    let samples: Vec<&Snapshot> = all.members.iter().collect();
+    let after_burn_in = rule.after_burn_in(&samples);
+    let chains: Vec<Vec<&Snapshot>> =
+        after_burn_in.iter().map(|chain| chain.iter().map(|&at| samples[at]).collect()).collect();
+    let measured = measured::measured(config, network, &data.train, &chains)?;
     Ok(Evaluation {
         task: data.task,
         rows: (data.train.rows(), data.validation.rows(), data.test.rows()),
@@ -279,7 +289,7 @@ pub fn evaluate(
         selected: selected.iter().map(|&v| data.names[v].clone()).collect(),
         survival: data.names.iter().cloned().zip(survival).collect(),
         size: size(network, &last.members, results)?,
-        behaviour: Behaviour { temperature, ..seen },
+        behaviour: Behaviour { temperature, measured, ..seen },
         convergence: convergence(&all, &of_all, &data.test, scale.1, &rule),
         blown_up,
     })
@@ -451,6 +461,7 @@ pub(crate) fn behaviour(results: &[ChainResult], disagreement: Option<f64>, n: u
         effective_temperature_times_n: mean(|r| r.effective_temperature).map(|t| t * n),
         temperature_times_n: last.iter().map(|r| r.temperature).sum::<f64>() / count * n,
         temperature: None,
+        measured: None,
         tau_mean: mean(|r| r.tau_mean),
         tau_sd: mean(|r| r.tau_sd),
         disagreement,

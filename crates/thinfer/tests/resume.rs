@@ -160,7 +160,10 @@ fn algorithm_1_resumes_to_the_same_bits() {
 #[test]
 fn walkers_resume_to_the_same_bits() {
     let walks = ["schedule.step_size.cycles=1", "train.samples_per_cycle=4"];
-    assert_resumes(&[&walks[..], &["method.kind=mclmc", "method.moves=3"]].concat());
+    let mclmc = [&walks[..], &["method.kind=mclmc", "method.moves=3"]].concat();
+    for stages in ["train.stages=1", "train.stages=2"] {
+        assert_resumes(&[&mclmc[..], &[stages]].concat());
+    }
     assert_resumes(&[&walks[..], &["method.kind=nuts", "method.most_doublings=3"]].concat());
 }
 
@@ -250,5 +253,79 @@ fn threads_do_not_change_results() {
     assert_ne!(one[0][0].weights, one[1][0].weights, "chains are different chains");
     for threads in [2, 3, 8] {
         assert_eq!(one, run(threads), "{threads} threads");
+    }
+}
+
+/// A run in stages ends after the stage whose samples are enough, with the bits that a longer run
+/// has there, and a run that was cut anywhere asks again and ends at the same place.
+#[test]
+fn a_run_in_stages_ends_where_its_samples_are_enough() {
+    use std::sync::Mutex;
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+    use std::time::Duration;
+    use thinfer::train::{Setting, Silent, run_chains};
+
+    let overrides = [
+        "data.columns=6",
+        "data.train_rows=60",
+        "data.validation_rows=10",
+        "data.test_rows=10",
+        "method.kind=mclmc",
+        "method.moves=2",
+        "chains=3",
+        "train.epochs=38",
+        "train.samples_per_cycle=4",
+        "train.stages=4",
+    ]
+    .map(str::to_owned);
+    let config = Config::parse("", &overrides).unwrap();
+    let data = Bundle::load(&config.data, config.seed).unwrap();
+    let specs = || chain_specs(&config, &data).unwrap();
+    // 6 epochs of warm-up, and 4, 8, 16 and 32 of samples.
+    assert_eq!(specs()[0].stage_ends, [10, 14, 22, 38]);
+    let never = AtomicBool::new(false);
+    let whole = run_chains(specs(), &data.train, &Setting::in_memory(&never, &Silent, 2)).unwrap();
+    assert_eq!(whole[0].snapshots.len(), 16);
+
+    let asked = Mutex::new(Vec::new());
+    let enough = |samples: &[&[Snapshot]]| {
+        let counts: Vec<usize> = samples.iter().map(|chain| chain.len()).collect();
+        assert_eq!(counts, [counts[0]; 3], "all chains are at the same place");
+        asked.lock().unwrap().push(counts[0]);
+        Ok(counts[0] == 12)
+    };
+    let setting = Setting { enough: Some(&enough), ..Setting::in_memory(&never, &Silent, 2) };
+    let short = run_chains(specs(), &data.train, &setting).unwrap();
+    assert_eq!(*asked.lock().unwrap(), [4, 8, 12]);
+    for (short, whole) in short.iter().zip(&whole) {
+        assert_eq!(short.snapshots, whole.snapshots[..12]);
+    }
+
+    // Stopped where it was asked for the first time, then one question later each time.
+    let folder = tempfile::tempdir().unwrap();
+    let mut rounds = 0;
+    let resumed = loop {
+        let stop = AtomicBool::new(false);
+        let left = AtomicUsize::new(rounds + 1);
+        let enough = |samples: &[&[Snapshot]]| {
+            stop.store(left.fetch_sub(1, Ordering::Relaxed) == 1, Ordering::Relaxed);
+            Ok(samples[0].len() == 12)
+        };
+        let setting = Setting {
+            folder: Some(folder.path()),
+            resume: rounds > 0,
+            checkpoint_every: Duration::MAX,
+            enough: Some(&enough),
+            ..Setting::in_memory(&stop, &Silent, 2)
+        };
+        match run_chains(specs(), &data.train, &setting) {
+            Ok(resumed) => break resumed,
+            Err(thinfer::Error::Interrupted(_)) => rounds += 1,
+            Err(error) => panic!("{error}"),
+        }
+    };
+    assert_eq!(rounds, 2, "it was stopped after the first stage and after the second");
+    for (resumed, whole) in resumed.iter().zip(&whole) {
+        assert_eq!(resumed.snapshots, whole.snapshots[..12]);
     }
 }

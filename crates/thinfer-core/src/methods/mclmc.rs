@@ -20,7 +20,7 @@ use crate::prune::ALIVE;
 /// |---|---|---|---|---|
 /// | `energy_error` | Var\[E\]/d | 5e-4 | > 0 | biased |
 /// | `moves` | | 50 | ≥ 1 | fewer samples for the same work |
-/// | `start_share` | | 0.1 | \[0, 0.9\] | starts overfit, if nothing is held out |
+/// | `start_share` | | 0.3 | \[0, 0.9\] | starts overfit, if nothing is held out |
 /// | `learning_rate` | | 0.01 | > 0 | the start is poor |
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mclmc {
@@ -477,9 +477,10 @@ impl Method for MclmcMethod {
         Some("`method.kind = \"mclmc\"` runs on the CPU only; leave out `--device`")
     }
 
-    fn vitals(&self, arena: &Arena, _tick: Tick) -> Vitals {
+    fn vitals(&self, arena: &Arena, tick: Tick) -> Vitals {
         let step_size = Memory::read(arena.numbers()).map(|m| m.step);
-        Vitals { step_size, ..Vitals::default() }
+        let effective_temperature = Some(tick.rates.temperature.powi(2));
+        Vitals { step_size, effective_temperature, ..Vitals::default() }
     }
 }
 
@@ -508,12 +509,12 @@ pub const METHOD: Declaration = Declaration {
         key(
             "method.moves",
             Kind::Integer(1, 1_000_000),
-            "moves of MCLMC in an epoch; absent: as many as the budget allows, 5 to 100",
+            "moves of MCLMC in an epoch; absent: as many as the budget allows, 5 to 200",
         ),
         key(
             "method.budget_seconds",
             Kind::NumberAbove(0.0, 1e7),
-            "seconds that all epochs of MCLMC may take on two cores, about; 90. It says how many \
+            "seconds that all epochs of MCLMC may take on two cores, about; 120. It says how many \
              moves an epoch has, whatever the machine",
         ),
         key(
@@ -538,7 +539,7 @@ pub const METHOD: Declaration = Declaration {
             r#"
 chains = 4
 method.energy_error = 5e-4
-method.budget_seconds = 90.0
+method.budget_seconds = 120.0
 method.start_share = 0.3
 method.learning_rate = 0.01
 method.persistence = 1.0
@@ -556,7 +557,7 @@ posterior.burn_in = 0.5
 model.hidden = [50]
 model.activation = "tanh"
 model.noise = "learned"
-prior.sd = 1.5
+prior.sd = 1.2
 prior.scale = "fan-in"
 prior.noise_sd = 0.25
 "#,
@@ -601,10 +602,10 @@ fn affordable(setup: &Setup<'_>) -> usize {
 }
 
 /// Seconds, where none are given.
-const BUDGET: f64 = 90.0;
+const BUDGET: f64 = 120.0;
 /// With fewer, epochs are too short to forget a sample; with more, a run ends later than it must.
 const FEWEST_MOVES: usize = 5;
-const MOST_MOVES: usize = 100;
+const MOST_MOVES: usize = 200;
 
 fn check(choices: &Choices<'_>) -> Result<()> {
     if choices.images {

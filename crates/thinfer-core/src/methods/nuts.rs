@@ -488,9 +488,10 @@ impl Method for NutsMethod {
         Some("`method.kind = \"nuts\"` runs on the CPU only; leave out `--device`")
     }
 
-    fn vitals(&self, arena: &Arena, _tick: Tick) -> Vitals {
+    fn vitals(&self, arena: &Arena, tick: Tick) -> Vitals {
         let step_size = Memory::read(arena.numbers()).map(|m| m.log_step.exp());
-        Vitals { step_size, ..Vitals::default() }
+        let effective_temperature = Some(tick.rates.temperature.powi(2));
+        Vitals { step_size, effective_temperature, ..Vitals::default() }
     }
 }
 

@@ -62,7 +62,7 @@ impl Default for Decay {
 
 impl Decay {
     /// What a configuration says of these weights, for `rows` training rows.
-    pub(super) fn of(prior: &PriorConfig, table: &ParamTable, rows: usize) -> Self {
+    pub fn of(prior: &PriorConfig, table: &ParamTable, rows: usize) -> Self {
         if prior.scale == PriorScale::Same && prior.noise_sd.is_none() {
             return Self::Same(prior.weight_decay);
         }
@@ -86,7 +86,8 @@ impl Decay {
         Self::Each(each.into())
     }
 
-    fn at(&self, weight: usize) -> f64 {
+    /// Of one weight.
+    pub fn at(&self, weight: usize) -> f64 {
         match self {
             Self::Same(decay) => *decay,
             Self::Each(decays) => decays.get(weight).copied().unwrap_or(0.0),

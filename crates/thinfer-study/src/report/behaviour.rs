@@ -62,6 +62,10 @@ pub(super) fn temperatures(seen: &Behaviour) -> Vec<[String; 2]> {
         Some(t) if !t.valid => "not valid, too many steps were clipped".to_owned(),
         found => number_or_nothing(found.map(|t| t.total)),
     };
+    let measured = seen.measured.map_or_else(
+        || number_or_nothing(None),
+        |of| format!("{} ± {}", number(of.value), number(of.error)),
+    );
     [
         (
             "Temperature asked for, times N",
@@ -73,6 +77,7 @@ pub(super) fn temperatures(seen: &Behaviour) -> Vec<[String; 2]> {
             number_or_nothing(found.map(|t| t.minibatch)),
         ),
         ("Temperature of the samples, about, times N", total),
+        ("Temperature measured from the samples, times N", measured),
         ("Clipped share of the sampling steps", share),
     ]
     .map(|(name, value)| [name.to_owned(), value])
@@ -308,6 +313,7 @@ mod tests {
                 effective_temperature_times_n: None,
                 temperature_times_n: 1.0,
                 temperature: None,
+                measured: None,
                 tau_mean: None,
                 tau_sd: None,
                 disagreement: None,

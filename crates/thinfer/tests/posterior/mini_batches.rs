@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 
 use thinfer::config::Config;
 use thinfer::data::Bundle;
-use thinfer::evaluate::{Temperature, evaluate};
+use thinfer::evaluate::{Measured, Temperature, evaluate};
 use thinfer::experiment::chain_specs;
 use thinfer::posterior::Snapshot;
 use thinfer::train::{Setting, Silent, run_chains};
@@ -17,7 +17,7 @@ const EPOCHS: usize = 3000;
 
 /// The temperature that is told, and the measured one with its standard error: N times twice the
 /// mean of L(w) − min L over the samples, a weight.
-fn told_and_measured(settings: &[String]) -> (Temperature, f64, f64) {
+fn told_and_measured(settings: &[String]) -> (Temperature, Option<Measured>, f64, f64) {
     let common = [
         "data.columns=5",
         "data.validation_rows=10",
@@ -35,7 +35,7 @@ fn told_and_measured(settings: &[String]) -> (Temperature, f64, f64) {
     let network = specs[0].network.clone();
     let stop = AtomicBool::new(false);
     let results = run_chains(specs, &data.train, &Setting::in_memory(&stop, &Silent, 1)).unwrap();
-    let told = evaluate(&config, &network, &data, &results).unwrap().behaviour.temperature.unwrap();
+    let behaviour = evaluate(&config, &network, &data, &results).unwrap().behaviour;
     let samples = &results[0].snapshots;
     let energies =
         energies(&network, &data, config.prior.weight_decay, &samples[samples.len() / 10..]);
@@ -46,7 +46,8 @@ fn told_and_measured(settings: &[String]) -> (Temperature, f64, f64) {
         .collect();
     let mean = blocks.iter().sum::<f64>() / blocks.len() as f64;
     let var = blocks.iter().map(|b| (b - mean).powi(2)).sum::<f64>() / (blocks.len() - 1) as f64;
-    (told, mean, (var / blocks.len() as f64).sqrt())
+    let error = (var / blocks.len() as f64).sqrt();
+    (behaviour.temperature.unwrap(), behaviour.measured, mean, error)
 }
 
 /// L(w) − min L of each sample, where L is the mean loss of all rows and the prior.
@@ -84,10 +85,17 @@ fn check(rows: usize, batch: usize, step_size: f64, beta1: f64, more: &[&str]) -
         settings.push(format!("train.samples_per_cycle={EPOCHS}"));
     }
     settings.extend(more.iter().map(|setting| (*setting).to_owned()));
-    let (told, measured, error) = told_and_measured(&settings);
+    let (told, virial, measured, error) = told_and_measured(&settings);
     let words = format!(
-        "{rows} rows, {batch} a step, l {step_size}, β₁ {beta1}, {more:?}: told {:.3} + {:.3} = {:.3}, measured {measured:.3} ± {error:.3}",
+        "{rows} rows, {batch} a step, l {step_size}, β₁ {beta1}, {more:?}: told {:.3} + {:.3} = {:.3}, by the virial {virial:?}, measured {measured:.3} ± {error:.3}",
         told.injected, told.minibatch, told.total
+    );
+    // Of a quadratic loss both forms are the same number; they look at different samples.
+    let virial = virial.unwrap();
+    let both = error.hypot(virial.error);
+    assert!(
+        (virial.value - measured).abs() < 5.0 * both && virial.error < 0.3 * measured,
+        "{words}"
     );
     assert!((told.total - measured).abs() < ALLOWED * measured + 5.0 * error, "{words}");
     assert!(told.valid && told.clipped_sampling_share == 0.0 && told.asked_for > 0.99);
@@ -141,7 +149,7 @@ fn clipped_steps_have_no_temperature() {
         "train.epochs=3000",
         "train.samples_per_cycle=1000",
     ];
-    let (told, measured, _) = told_and_measured(&settings.map(str::to_owned));
+    let (told, _, measured, _) = told_and_measured(&settings.map(str::to_owned));
     assert!(measured > 2.0, "{measured}");
     assert!(!told.valid && told.clipped_sampling_share > 0.9, "{told:?}");
 }

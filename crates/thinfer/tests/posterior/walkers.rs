@@ -70,7 +70,7 @@ fn assert_recovers(method: &dyn Fn(u32) -> Box<dyn Method>, warm_up: usize, samp
 fn nuts_recovers_a_normal_law() {
     let config = Nuts { decay: Decay::Same(0.1), warm_up_epochs: 300, ..Nuts::default() };
     let method = |chain| -> Box<dyn Method> {
-        Box::new(NutsMethod { config, key: Key::new(7, chain, Stream::Sampler) })
+        Box::new(NutsMethod { config: config.clone(), key: Key::new(7, chain, Stream::Sampler) })
     };
     assert_recovers(&method, 300, 2500);
 }
@@ -87,7 +87,7 @@ fn mclmc_recovers_a_normal_law() {
         ..Mclmc::default()
     };
     let method = |chain| -> Box<dyn Method> {
-        Box::new(MclmcMethod { config, key: Key::new(7, chain, Stream::Sampler) })
+        Box::new(MclmcMethod { config: config.clone(), key: Key::new(7, chain, Stream::Sampler) })
     };
     assert_recovers(&method, 400, 1500);
 }
