@@ -23,7 +23,7 @@ import blackjax
 import jax.numpy as jnp
 import numpy as np
 
-PRIOR_SD, NOISE_SD = 1.2, 0.25
+PRIOR_SD, NOISE_SD = 1.2, 0.2
 
 
 def problem(name):

@@ -10,6 +10,9 @@ const SQRT_2: f32 = std::f32::consts::SQRT_2;
 const LN2_HIGH: f32 = 0.693359375;
 const LN2_LOW: f32 = -2.121_944_4e-4;
 
+/// 1.5 · 2²³: sums with it are whole numbers.
+const ROUND: f32 = 12_582_912.0;
+
 /// Natural logarithm of a positive normal number; relative error below 2e-7 away from 1, absolute
 /// error below 1e-7 near it.
 #[inline(always)]
@@ -43,8 +46,10 @@ pub fn exp(x: f32) -> f32 {
     let x = if x > 88.0 { 88.0 } else { x };
     let x = if x < -87.0 { -87.0 } else { x };
     let scaled = x * std::f32::consts::LOG2_E;
-    // Adding and removing 1.5 * 2^23 rounds to the nearest whole number.
-    let n = (scaled + 12_582_912.0) - 12_582_912.0;
+    // Adding and removing 1.5 * 2^23 rounds to the nearest whole number, which is in the last bits of
+    // the sum. Rust's conversion to whole numbers also looks for NaN, one number at a time.
+    let shifted = scaled + ROUND;
+    let n = shifted - ROUND;
     let r = x - n * LN2_HIGH - n * LN2_LOW;
     let mut p = 1.987_569_1e-4;
     p = p * r + 1.398_199_9e-3;
@@ -53,7 +58,7 @@ pub fn exp(x: f32) -> f32 {
     p = p * r + 1.666_666_5e-1;
     p = p * r + 0.5;
     let y = p * r * r + r + 1.0;
-    let power = ((n as i32).wrapping_add(127) as u32) << 23;
+    let power = shifted.to_bits().wrapping_sub(ROUND.to_bits()).wrapping_add(127) << 23;
     y * f32::from_bits(power)
 }
 

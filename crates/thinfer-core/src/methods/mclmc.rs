@@ -559,7 +559,7 @@ model.activation = "tanh"
 model.noise = "learned"
 prior.sd = 1.2
 prior.scale = "fan-in"
-prior.noise_sd = 0.25
+prior.noise_sd = 0.2
 "#,
         ),
     ],

@@ -16,7 +16,12 @@ pub(crate) fn forward<T: Real>(x: &[T], y: &mut [T]) {
 
 /// `dx += dy (1 − y²)`
 pub(crate) fn backward<T: Real>(y: &[T], dy: &[T], dx: &mut [T]) {
-    for ((dx, dy), y) in dx.iter_mut().zip(dy).zip(y) {
-        *dx += *dy * (T::ONE - *y * *y);
-    }
+    vectorize(
+        #[inline(always)]
+        || {
+            for ((dx, dy), y) in dx.iter_mut().zip(dy).zip(y) {
+                *dx += *dy * (T::ONE - *y * *y);
+            }
+        },
+    );
 }
