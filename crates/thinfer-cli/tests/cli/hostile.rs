@@ -170,7 +170,8 @@ fn hostile_names_of_a_table_stay_text_on_a_terminal() {
     let (path, target) = (format!("data.path={name}"), format!("data.target={ESCAPE}"));
     let missing = format!("no{ESCAPE}");
     workspace.write("own.toml", "[prune]\nwarm_up_epochs = 4\n[schedule.step_size]\ncycles = 2\n");
-    let set = ["data.kind=table", path.as_str(), target.as_str(), "train.epochs=20"];
+    let set = [path.as_str(), target.as_str(), "data.kind=table", "method.kind=em-mcmc"];
+    let set = [&set[..], &["train.epochs=20"]].concat();
     let set: Vec<&str> = set.iter().flat_map(|set| ["--set", set]).collect();
     let run = format!("run{ESCAPE}");
     let train = [&["train", "own.toml", "--out", run.as_str()][..], &set].concat();

@@ -117,7 +117,7 @@ fn a_table_of_classes_can_be_learned_and_predicted() {
     workspace.write(
         "animals.toml",
         "data = { kind = \"table\", path = \"animals.csv\", target = \"kind\" }\n\
-         train.epochs = 12\nschedule.step_size.cycles = 2\n",
+         method.kind = \"em-mcmc\"\ntrain.epochs = 12\nschedule.step_size.cycles = 2\n",
     );
     workspace.succeeds(&["train", "animals.toml"]);
     workspace.write("new.csv", "colour,size\nred,3.5\n,4\nblack,9\n");

@@ -90,7 +90,8 @@ fn other_settings_are_refused_before_the_data_is_read() {
     let rows: Vec<String> = (0..80).map(|row| format!("{row},{}", row * row % 7)).collect();
     workspace.write("table.csv", &format!("x,y\n{}\n", rows.join("\n")));
     let train = ["train", "tiny.toml", "--quiet", "--set", "data.path=table.csv"];
-    let table = ["--set", "data.kind=table", "--set", "data.target=y"];
+    let table = ["data.kind=table", "data.target=y", "method.kind=em-mcmc"];
+    let table: Vec<&str> = table.iter().flat_map(|set| ["--set", set]).collect();
     let with = |more: &[&'static str]| [&train[..], &table, more].concat();
     workspace.succeeds(&with(&[]));
     fs::remove_file(workspace.path("table.csv")).unwrap();

@@ -34,7 +34,8 @@ fn houses(workspace: &Workspace) {
     workspace.write("houses.csv", &text);
 }
 
-const HOUSES: &str = "[data]\nkind = \"table\"\npath = \"houses.csv\"\ntarget = \"price\"\n[prune]\n\
+const HOUSES: &str = "[data]\nkind = \"table\"\npath = \"houses.csv\"\ntarget = \"price\"\n\
+                      [method]\nkind = \"em-mcmc\"\n[prune]\n\
                       warm_up_epochs = 4\n[schedule.step_size]\ncycles = 2\n[train]\nepochs = 20\n";
 
 #[test]

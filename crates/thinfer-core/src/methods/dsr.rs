@@ -8,6 +8,7 @@ use thinfer_data::Result;
 use thinfer_engine::Arena;
 use thinfer_engine::noise::{Key, Stream};
 
+use super::kernels;
 use super::mask::Cut;
 use super::registry::{Declaration, When};
 use super::sgd::{Pruned, Sgd, Update};
@@ -161,7 +162,7 @@ train.batch = 100
     ],
     check: None,
     network: None,
-    kernels: &[],
+    kernels: &[kernels::SGD_MASKED],
     build: |setup| {
         let (layers, pruned) = Layers::of(setup)?;
         // The authors stop after epoch 190 of 200.

@@ -75,7 +75,13 @@ pub const SGHMC_FORWARD: Kernel =
 
 /// Every kernel of every method, for a test that compiles them all.
 pub fn all() -> Vec<Kernel> {
-    super::METHODS.iter().flat_map(|method| method.kernels).copied().collect()
+    let mut kernels: Vec<Kernel> = Vec::new();
+    for kernel in super::METHODS.iter().flat_map(|method| method.kernels) {
+        if !kernels.contains(kernel) {
+            kernels.push(*kernel);
+        }
+    }
+    kernels
 }
 
 /// One entry of a kernel's table of scalars, as 32-bit words in the order of its struct.

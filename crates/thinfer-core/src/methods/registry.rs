@@ -43,7 +43,7 @@ pub struct Declaration {
     pub check: Option<fn(&Choices<'_>) -> Result<()>>,
     /// The network that it trains, where that is another one.
     pub network: Option<fn(&MethodConfig, &Network) -> Result<Network>>,
-    /// Its kernels for GPUs, those of other methods left out.
+    /// Its kernels for GPUs; methods may share one.
     pub kernels: &'static [Kernel],
     /// Makes it.
     pub build: fn(&Setup<'_>) -> Result<Arc<dyn Method>>,
@@ -143,7 +143,7 @@ impl MethodKind {
         let is_of = |read: &&str| {
             key.strip_prefix(*read).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
         };
-        self.0.reads.iter().any(|read| is_of(read))
+        self.0.reads.iter().any(is_of)
     }
 
     /// Whether its update is one of kernels, for GPUs and for networks of images.

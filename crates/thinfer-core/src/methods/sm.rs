@@ -8,6 +8,7 @@ use thinfer_data::Result;
 use thinfer_engine::Arena;
 use thinfer_engine::noise::Key;
 
+use super::kernels;
 use super::mask::Cut;
 use super::registry::{Declaration, When};
 use super::sgd::{BUFFER, Pruned, Sgd, Update};
@@ -219,7 +220,7 @@ train.batch = 128
     ],
     check: None,
     network: None,
-    kernels: &[],
+    kernels: &[kernels::SGD_MASKED],
     build: |setup| {
         let (layers, pruned) = Layers::of(setup)?;
         let config = Sm {

@@ -193,7 +193,8 @@ mod tests {
         let table = [head].into_iter().chain((0..90).map(row)).collect::<Vec<_>>().join("\n");
         fs::write(&path, table).unwrap();
         let (data, target) = (format!("data.path={}", path.display()), "data.target=<i>kind</i>");
-        let more = ["data.kind=table", data.as_str(), target, "model.hidden=[4]"];
+        let table = ["data.kind=table", data.as_str(), target];
+        let more = [&table[..], &["method.kind=em-mcmc", "model.hidden=[4]"]].concat();
         let (run, mut evaluation) = small_run(&folder.path().join("run"), &more);
         assert_eq!(run.data.classes(), 3);
         // Not all equal, so that there are bars with names.
