@@ -19,6 +19,7 @@ fn every_help_fits_one_screen_and_shows_an_example() {
         "data",
         "train",
         "eval",
+        "diagnose",
         "predict",
         "report",
         "compare",
@@ -162,6 +163,31 @@ fn help_of_eval() {
     Examples:
       thinfer eval runs/example1 --json | jq .selected
       thinfer eval runs/shapes --ood fashion-mnist
+    ");
+}
+
+#[test]
+fn help_of_diagnose() {
+    assert_snapshot!(help("diagnose"), @"
+    Say whether to believe a run, and what to do where not
+
+    Usage: thinfer diagnose [OPTIONS] <RUN>
+
+    Arguments:
+      <RUN>  The folder of the run
+
+    Options:
+          --device <DEVICE>  cpu, cuda or cuda:N [default: a GPU where one works]
+      -q, --quiet            Only results, warnings and errors
+          --json             Print the result as one JSON object
+      -h, --help             Print help
+
+    The first line is the answer. --json has every sample; docs/metrics.md says
+    what each number means.
+
+    Examples:
+      thinfer diagnose runs/example1
+      thinfer diagnose runs/example1 --json | jq .verdict
     ");
 }
 

@@ -1,0 +1,107 @@
+//! `diagnose`: whether to believe a run.
+
+use std::fs;
+
+use insta::assert_snapshot;
+use serde_json::Value;
+
+use crate::workspace::Workspace;
+
+/// Two chains of the plain sampler whose noise is known, on eight inputs.
+const SAMPLED: [&str; 8] = [
+    "--set",
+    "method.kind=sghmc",
+    "--set",
+    "chains=2",
+    "--set",
+    "train.samples_per_cycle=10",
+    "--set",
+    "posterior.thin=1",
+];
+
+#[test]
+fn a_diagnosis_begins_with_a_sentence_that_evaluation_and_report_share() {
+    let workspace = Workspace::new();
+    workspace.succeeds(&[&["train", "tiny.toml", "--quiet"][..], &SAMPLED].concat());
+    let text = workspace.succeeds(&["diagnose", "runs/tiny"]).stdout;
+    let first = text.lines().next().unwrap();
+    let file = fs::read(workspace.path("runs/tiny/evaluation.json")).unwrap();
+    let file: Value = serde_json::from_slice(&file).unwrap();
+    assert_eq!(file["verdict"]["sentence"], first);
+    assert_eq!(file["pit"]["bins"].as_array().unwrap().len(), 10);
+    let report = fs::read_to_string(workspace.path("runs/tiny/report.html")).unwrap();
+    // Up to the first word that is code there.
+    let plain = first.split('`').next().unwrap();
+    assert!(report.contains(plain), "{plain}");
+    assert!(report.contains("Where the truth lies (PIT)") && report.contains("Central interval"));
+    for part in ["R-hat", "chain 1", "cycle 2", "temperature: ", "clipped: ", "PIT in ten bins: "] {
+        assert!(text.contains(part), "`{part}` is not in\n{text}");
+    }
+    let json = workspace.json(&["diagnose", "runs/tiny"]);
+    assert_eq!(json["verdict"], file["verdict"]);
+    let traces = json["traces"].as_array().unwrap();
+    assert_eq!((traces.len(), traces[0]["epochs"].as_array().unwrap().len()), (2, 20));
+    assert_eq!(traces[1]["compared"][0], false);
+    assert_eq!(json["drift"][1]["cycle"], 2);
+}
+
+/// The text with every number as `#`, every course as `▄` and single blanks: machines may differ in
+/// the last digits.
+fn shape(text: &str) -> String {
+    let mut shape = String::new();
+    for c in text.chars() {
+        let c = match c {
+            c if c.is_ascii_digit() => '#',
+            '▁'..='█' => '▄',
+            c => c,
+        };
+        if !(['#', '▄', ' '].contains(&c) && shape.ends_with(c)) {
+            shape.push(c);
+        }
+    }
+    shape
+}
+
+#[test]
+fn the_text_of_a_diagnosis() {
+    let workspace = Workspace::trained();
+    let text = workspace.succeeds(&["diagnose", "runs/tiny"]).stdout;
+    assert_snapshot!(shape(&text), @r#"
+    Nobody can tell yet whether to believe this run: # samples are too few to compare, as R-hat needs # of each chain; raise `train.epochs` with `schedule.step_size.cycles`, or `chains`.
+     also: its posterior is a single sample; take more samples a cycle, or more chains
+     also: its # % intervals hold #.# % of the test rows, so they are too narrow; let it learn the noise (`model.noise = "learned"`), or train longer
+
+    # chain of # samples R-hat ESS, bulk ESS, tails
+     predictions, worst # % - - -
+     log-likelihood - - -
+
+    log-likelihood of the test rows, from -#.# to -#.#, one block a sample or several
+     chain # ▄|▄
+     before |: burn-in and earlier masks, which are not compared
+
+    means of epochs samples training loss log-likelihood
+     cycle #, not compared #-# # #.# -#.#
+     cycle # #-# # #.# -#.#
+
+    temperature: #.# times that of the posterior (#.# asked for), all of it injected
+    clipped: #.# % of the steps that made samples
+
+    intervals of # % # % # % # %
+     hold of # test rows #.# % #.# % #.# % #.# %
+
+    PIT in ten bins: ▄ (# # # # # # # # # #), about # each where predictions are calibrated
+     largest distance from uniform #.#, p #.#e-#
+    "#);
+}
+
+#[test]
+fn classes_have_a_calibration_error() {
+    let workspace = Workspace::new();
+    let classes = ["--set", "data.kind=example3"];
+    workspace.succeeds(&[&["train", "tiny.toml", "--quiet"][..], &classes].concat());
+    let text = workspace.succeeds(&["diagnose", "runs/tiny"]).stdout;
+    assert!(text.contains("calibration error: ") && !text.contains("PIT"), "{text}");
+    let json = workspace.json(&["diagnose", "runs/tiny"]);
+    assert_eq!(json["pit"], Value::Null);
+    assert_eq!(json["calibration"]["bins"].as_array().unwrap().len(), 15);
+}
