@@ -1,11 +1,11 @@
-//! `diagnose`: whether to believe a run.
+//! `diagnose`, and the chains of `export`.
 
 use std::fs;
 
 use insta::assert_snapshot;
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use crate::workspace::Workspace;
+use crate::workspace::{Workspace, names};
 
 /// Two chains of the plain sampler whose noise is known, on eight inputs.
 const SAMPLED: [&str; 8] = [
@@ -104,4 +104,45 @@ fn classes_have_a_calibration_error() {
     let json = workspace.json(&["diagnose", "runs/tiny"]);
     assert_eq!(json["pit"], Value::Null);
     assert_eq!(json["calibration"]["bins"].as_array().unwrap().len(), 15);
+}
+
+#[test]
+fn chains_for_arviz_are_a_folder_that_is_not_replaced_unasked() {
+    let workspace = Workspace::new();
+    workspace.succeeds(&[&["train", "tiny.toml", "--quiet"][..], &SAMPLED].concat());
+    let arviz = ["export", "runs/tiny", "--format", "arviz"];
+    let json = workspace.json(&arviz);
+    assert_eq!(json["file"], "runs/tiny/posterior.zarr");
+    assert_eq!((&json["chains"], &json["draws"]), (&json!(2), &json!(10)));
+    let store = workspace.path("runs/tiny/posterior.zarr");
+    let groups = [
+        ".zattrs",
+        ".zgroup",
+        ".zmetadata",
+        "log_likelihood",
+        "observed_data",
+        "posterior",
+        "posterior_predictive",
+        "sample_stats",
+    ];
+    assert_eq!(names(&store), groups);
+    let refused = workspace.fails(2, &arviz);
+    assert!(refused.contains("posterior.zarr already exists; choose another place"), "{refused}");
+    let all = [&arviz[..], &["--force", "--with-burn-in"]].concat();
+    let outcome = workspace.succeeds(&all);
+    assert!(
+        outcome.stderr.contains("2 chains of 10 samples and 10 of burn-in"),
+        "{outcome:?}",
+        outcome = outcome.stderr
+    );
+    assert!(store.join("warmup_posterior").is_dir());
+    for wrong in [&["--dense"][..], &["--fold-norms"], &["--sample", "last"]] {
+        let refused = workspace.fails(2, &[&arviz[..], wrong].concat());
+        assert!(refused.contains("is for networks, and --format arviz"), "{refused}");
+    }
+    let refused = workspace.fails(2, &["export", "runs/tiny", "--with-burn-in"]);
+    assert!(refused.contains("`--with-burn-in`: is for --format arviz"), "{refused}");
+    // A run that takes the place of this one takes its chains away.
+    workspace.succeeds(&["train", "tiny.toml", "--force", "--quiet"]);
+    assert!(!store.exists());
 }

@@ -321,21 +321,21 @@ fn help_of_export() {
       <RUN>  The folder of the run
 
     Options:
-          --format <FORMAT>  safetensors, or an onnx graph [default: safetensors]
+          --format <FORMAT>  safetensors, onnx or arviz [default: safetensors]
           --sample <WHICH>   all, last, or a number from 0 [default: all]
           --fold-norms       Make batch norms part of the layers before them
           --dense            Keep the full size, with zeros where pruned
+          --with-burn-in     arviz: the burn-in too, in groups of its own
           --out <FILE>       Where to write [default: RUN/posterior.FORMAT]
           --force            Replace FILE
       -q, --quiet            Only results, warnings and errors
           --json             Print the result as one JSON object
       -h, --help             Print help
 
-    The file is read again and its answers are compared with the run's; where they
-    differ, nothing is written. docs/export.md describes the formats.
+    What is written is read again and compared; docs/export.md describes it.
 
     Examples:
-      thinfer export runs/example1
+      thinfer export runs/example1 --format arviz
       thinfer export runs/cifar10 --format onnx --sample last --fold-norms
     ");
 }
@@ -496,7 +496,7 @@ fn usage_errors_have_code_2() {
     ");
     assert_snapshot!(workspace.fails(2, &["export", "runs/tiny", "--format", "pickle"]), @"
     error: invalid value 'pickle' for '--format <FORMAT>'
-      [possible values: safetensors, onnx]
+      [possible values: safetensors, onnx, arviz]
 
     For more information, try '--help'.
     ");
