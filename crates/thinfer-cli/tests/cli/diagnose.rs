@@ -1,11 +1,11 @@
-//! `diagnose`, and the chains of `export`.
+//! `diagnose`, folds of `eval`, and the chains of `export`.
 
 use std::fs;
 
 use insta::assert_snapshot;
 use serde_json::{Value, json};
 
-use crate::workspace::{Workspace, names};
+use crate::workspace::{TINY, Workspace, names};
 
 /// Two chains of the plain sampler whose noise is known, on eight inputs.
 const SAMPLED: [&str; 8] = [
@@ -104,6 +104,56 @@ fn classes_have_a_calibration_error() {
     let json = workspace.json(&["diagnose", "runs/tiny"]);
     assert_eq!(json["pit"], Value::Null);
     assert_eq!(json["calibration"]["bins"].as_array().unwrap().len(), 15);
+}
+
+fn houses(workspace: &Workspace) {
+    let row = |row: usize| format!("{},{},{}\n", row % 7, row * 5 % 11, 3 * (row % 7) + row % 3);
+    let rows: String = (0..50).map(row).collect();
+    workspace.write("houses.csv", &("rooms,age,price\n".to_owned() + &rows));
+    let data = "kind = \"table\"\npath = \"houses.csv\"\ntarget = \"price\"";
+    let columns = "kind = \"example1\"\ncolumns = 8\ntrain_rows = 200";
+    let text = TINY.replace(columns, data);
+    assert_ne!(text, TINY);
+    workspace.write("houses.toml", &(text + "[method]\nkind = \"em-mcmc\"\n"));
+}
+
+#[test]
+fn folds_are_trained_once_and_told_in_a_table() {
+    let workspace = Workspace::new();
+    houses(&workspace);
+    workspace.succeeds(&["train", "houses.toml", "--quiet"]);
+    let first = workspace.succeeds(&["eval", "runs/houses", "--folds", "3"]);
+    assert!(first.stderr.contains("fold 2 of 3\n"), "{}", first.stderr);
+    let lines: Vec<&str> = first.stdout.lines().collect();
+    assert!(lines[0].starts_with("3 folds") && lines[0].contains("90 % coverage"), "{lines:?}");
+    assert!(lines[1].starts_with("  fold 1") && lines[4].starts_with("mean ± sd"), "{lines:?}");
+    let folder = workspace.path("runs/houses/folds-3");
+    assert_eq!(names(&folder), ["fold-1", "fold-2", "fold-3", "folds.json"]);
+    let again = workspace.succeeds(&["eval", "runs/houses", "--folds", "3"]);
+    assert!(again.stderr.contains("fold 2 of 3 is done already"), "{}", again.stderr);
+    assert_eq!(again.stdout, first.stdout);
+    let json = workspace.json(&["eval", "runs/houses", "--folds", "3", "--out", "f.json"]);
+    let folds = json["folds"].as_array().unwrap();
+    let rows: u64 = folds.iter().map(|fold| fold["test_rows"].as_u64().unwrap()).sum();
+    assert_eq!(rows, 50);
+    let mse: Vec<f64> = (1..=3)
+        .map(|fold| {
+            let path = folder.join(format!("fold-{fold}/evaluation.json"));
+            let file: Value = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
+            file["posterior"]["mse"].as_f64().unwrap()
+        })
+        .collect();
+    let mean = mse.iter().sum::<f64>() / 3.0;
+    assert!((json["summary"]["mse"]["mean"].as_f64().unwrap() - mean).abs() < 1e-12 * mean);
+    let file: Value = serde_json::from_slice(&fs::read(workspace.path("f.json")).unwrap()).unwrap();
+    assert_eq!(file["summary"], json["summary"]);
+    let refused = workspace.fails(2, &["eval", "runs/houses", "--folds", "3", "--out", "f.json"]);
+    assert!(refused.contains("f.json already exists"), "{refused}");
+    let few = workspace.fails(2, &["eval", "runs/houses", "--folds", "1"]);
+    assert!(few.contains("1 is not in 2..=1000"), "{few}");
+    let simulated = Workspace::trained();
+    let refused = simulated.fails(2, &["eval", "runs/tiny", "--folds", "3"]);
+    assert!(refused.contains("`--folds`: divides the rows of a table"), "{refused}");
 }
 
 #[test]

@@ -152,17 +152,18 @@ fn help_of_eval() {
           --force            Replace FILE
           --ood <SET>        For images: how well these are told from the test
                              images
+          --folds <K>        For tables: train once for each of K folds
           --device <DEVICE>  cpu, cuda or cuda:N [default: a GPU where one works]
       -q, --quiet            Only results, warnings and errors
           --json             Print the result as one JSON object
       -h, --help             Print help
 
-    --ood compares with images of another set: cifar10, cifar100, mnist,
-    fashion-mnist or shapes, SET:PATH where it is not in data/SET, or a folder.
+    --ood takes cifar10, cifar100, mnist, fashion-mnist or shapes, SET:PATH where it
+    is not in data/SET, or a folder. Folds go to RUN/folds-K; done ones are kept.
 
     Examples:
-      thinfer eval runs/example1 --json | jq .selected
       thinfer eval runs/shapes --ood fashion-mnist
+      thinfer eval runs/houses --folds 5
     ");
 }
 
