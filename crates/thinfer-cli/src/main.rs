@@ -19,6 +19,7 @@ mod progress;
 mod run_folder;
 mod shell;
 mod signals;
+mod sparkline;
 mod summary;
 mod terminal;
 mod text_table;

@@ -28,7 +28,7 @@ pub(crate) fn open_posterior(
     Ok((info, posterior))
 }
 
-/// Says so where chains are not at their end: the last epoch always leaves a sample.
+/// Says so where chains are not at their end: their last epoch always leaves a sample.
 fn note_unfinished<'a>(
     folder: &Path,
     info: &RunInfo,
@@ -36,7 +36,7 @@ fn note_unfinished<'a>(
     context: &Context,
 ) {
     let (chains, epochs) = (info.config.chains, info.config.train.epochs);
-    let finished = last.filter(|snapshot| snapshot.epoch + 1 == epochs).count();
+    let finished = last.filter(|snapshot| info.config.is_end(snapshot.epoch + 1)).count();
     if finished < chains {
         // The settings that a run keeps in its folder are those of that run.
         let config = folder.join("config.toml").to_string_lossy().into_owned();

@@ -10,6 +10,7 @@ mod chains;
 mod detection;
 mod erf;
 mod mixture;
+mod pit;
 mod selective;
 mod uncertainty;
 
@@ -18,11 +19,14 @@ use std::f64::consts::{PI, SQRT_2};
 
 use serde::Serialize;
 
-pub use calibration::{Calibration, ECE_BINS, ReliabilityBin, classwise_ece, ece, ece_equal_mass};
+pub use calibration::{
+    Calibration, ECE_BINS, ReliabilityBin, classwise_ece, ece, ece_by_chance, ece_equal_mass,
+};
 pub use chains::{bulk_ess, r_hat, tail_ess};
 pub use detection::{Detection, detect};
 pub use erf::{erf, erfc, normal_quantile};
 pub use mixture::Noise;
+pub use pit::{Coverage, PIT_BINS, PIT_LEVELS, Pit, pit};
 pub use selective::{RiskCoverage, risk_coverage};
 pub use uncertainty::{Uncertainty, entropy, uncertainty};
 

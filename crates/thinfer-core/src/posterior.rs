@@ -202,12 +202,20 @@ impl Predictive {
     /// the prediction is calibrated. Of a count the middle of P(Y < y) and P(Y ≤ y). Regression
     /// only.
     pub fn below<T: Copy + Into<f64>>(&self, truth: &[T]) -> Option<Vec<f64>> {
+        let around = self.around(truth)?;
+        Some(around.into_iter().map(|(before, at)| 0.5 * (before + at)).collect())
+    }
+
+    /// P(Y < y) and P(Y ≤ y) of every row at its true value; they only differ where it is a count.
+    /// Regression only.
+    pub fn around<T: Copy + Into<f64>>(&self, truth: &[T]) -> Option<Vec<(f64, f64)>> {
         let Predictive::Regression { noise, means, sigmas } = self else { return None };
         let of_row = |(row, y): (usize, &T)| {
             let column: Vec<f64> = means.iter().map(|m| m[row]).collect();
             let below = |y: f64| noise.mixture_below(y, &column, sigmas);
             let y: f64 = (*y).into();
-            if noise.counts() { 0.5 * (below(y - 1.0) + below(y)) } else { below(y) }
+            let at = below(y);
+            (if noise.counts() { below(y - 1.0) } else { at }, at)
         };
         Some(truth.iter().enumerate().map(of_row).collect())
     }

@@ -1,6 +1,7 @@
 //! The evaluation of a run: scores on held-out rows, selected variables, size, and what the chains
 //! did.
 
+mod believe;
 mod blow_up;
 mod convergence;
 mod measured;
@@ -11,7 +12,7 @@ mod verdict;
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use thinfer_core::metrics::{self, Noise, ReliabilityBin, Selection, Sparsity};
+use thinfer_core::metrics::{self, Noise, Pit, ReliabilityBin, Selection, Sparsity};
 use thinfer_core::posterior::Snapshot;
 use thinfer_core::posterior::{Posterior, Predictive, SampleRule};
 use thinfer_core::shrink::{Layout, shrink};
@@ -21,6 +22,8 @@ use thinfer_data::{Error, Result};
 use thinfer_engine::{Dataset, Network, NodeId, Op};
 
 use crate::config::Config;
+pub use believe::{Belief, Verdict};
+pub(crate) use believe::{Calibrated, Evidence};
 pub use blow_up::{blew_up, blown_up_chains, untrained_loss};
 pub use convergence::{AGREED, Agreement, Convergence, LEAST_SAMPLES, SampleTrace};
 pub(crate) use convergence::{Sampled, compared_rows};
@@ -131,6 +134,14 @@ pub struct Evaluation {
     pub convergence: Convergence,
     /// Chains that blew up and are left out of every average.
     pub blown_up: Vec<u32>,
+    /// Where the truth of the test rows lies in what the posterior predicts; of numbers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pit: Option<Pit>,
+    /// The reliability diagram of the posterior, in bins of equal width; of classes.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub reliability: Vec<ReliabilityBin>,
+    /// Whether to believe all this.
+    pub verdict: Verdict,
 }
 
 impl Behaviour {
@@ -184,6 +195,17 @@ pub fn reliability(predictive: &Predictive, data: &Dataset) -> Vec<ReliabilityBi
     let Predictive::Classes { classes, .. } = predictive else { return Vec::new() };
     let calibration = metrics::ece(&predictive.mean(), *classes, data.targets(), metrics::ECE_BINS);
     calibration.map(|c| c.bins).unwrap_or_default()
+}
+
+/// The constant that predicts no worse than a posterior, where it does.
+fn no_better_than(task: Task, posterior: &Scores, constant: &Scores) -> Option<&'static str> {
+    let (worse, name) = match task {
+        Task::Regression => (posterior.mse? >= constant.mse?, "the mean of the training rows"),
+        Task::Classification => {
+            (posterior.accuracy? <= constant.accuracy?, "the most frequent class")
+        }
+    };
+    worse.then_some(name)
 }
 
 /// What a constant prediction from the training rows is worth on the test rows.
@@ -278,20 +300,44 @@ pub fn evaluate(
     let chains: Vec<Vec<&Snapshot>> =
         after_burn_in.iter().map(|chain| chain.iter().map(|&at| samples[at]).collect()).collect();
     let measured = measured::measured(config, network, &data.train, &chains)?;
+    let behaviour = Behaviour { temperature, measured, ..seen };
+    let convergence = convergence(&all, &of_all, &data.test, scale.1, &rule);
+    let posterior = score(&predictive, &data.test, scale);
+    let (baseline, last_scores) = (baseline(data), mean_scores(&last, data)?);
+    let pit = predictive.around(data.test.targets()).and_then(|around| metrics::pit(&around));
+    let reliability = reliability(&predictive, &data.test);
+    let verdict = Verdict::of(&Evidence {
+        config,
+        results,
+        blown_up: &blown_up,
+        convergence: &convergence,
+        behaviour: &behaviour,
+        members: posterior.members,
+        no_better_than: no_better_than(data.task, &posterior, &baseline),
+        pit: pit.as_ref(),
+        counts: data.schema.count_mean().is_some(),
+        calibrated: posterior
+            .ece
+            .map(|ece| Calibrated { ece, by_chance: metrics::ece_by_chance(&reliability) }),
+        qualities: [(&posterior).into(), (&last_scores).into()],
+    });
     Ok(Evaluation {
         task: data.task,
         rows: (data.train.rows(), data.validation.rows(), data.test.rows()),
-        posterior: score(&predictive, &data.test, scale),
+        posterior,
         all_samples: score(&of_all, &data.test, scale),
-        last: mean_scores(&last, data)?,
-        baseline: baseline(data),
+        last: last_scores,
+        baseline,
         selection: data.truth.as_ref().map(|truth| Selection::compare(&selected, truth)),
         selected: selected.iter().map(|&v| data.names[v].clone()).collect(),
         survival: data.names.iter().cloned().zip(survival).collect(),
         size: size(network, &last.members, results)?,
-        behaviour: Behaviour { temperature, measured, ..seen },
-        convergence: convergence(&all, &of_all, &data.test, scale.1, &rule),
+        behaviour,
+        convergence,
         blown_up,
+        pit,
+        reliability,
+        verdict,
     })
 }
 

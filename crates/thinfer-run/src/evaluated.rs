@@ -4,7 +4,7 @@ use serde::Serialize;
 use thinfer_core::device::Device;
 use thinfer_data::{Data, Images, Result};
 
-use crate::evaluate::{Evaluation, evaluate};
+use crate::evaluate::{Behaviour, Convergence, Evaluation, Verdict, evaluate};
 use crate::images::{ImageEvaluation, evaluate_image_run};
 use crate::run::Run;
 
@@ -24,6 +24,30 @@ impl Evaluated {
         match self {
             Self::Table(found) => &found.blown_up,
             Self::Images(found) => &found.blown_up,
+        }
+    }
+
+    /// Whether to believe the run.
+    pub fn verdict(&self) -> Option<&Verdict> {
+        match self {
+            Self::Table(found) => Some(&found.verdict),
+            Self::Images(found) => found.verdict.as_ref(),
+        }
+    }
+
+    /// Whether the samples agree.
+    pub fn convergence(&self) -> &Convergence {
+        match self {
+            Self::Table(found) => &found.convergence,
+            Self::Images(found) => &found.convergence,
+        }
+    }
+
+    /// What the chains did.
+    pub fn behaviour(&self) -> &Behaviour {
+        match self {
+            Self::Table(found) => &found.behaviour,
+            Self::Images(found) => &found.behaviour,
         }
     }
 

@@ -29,7 +29,7 @@ pub use self::folder::info_from_bytes;
 pub use self::folder::read_info;
 pub use self::memory::{ImageWork, MemoryPlan, Work};
 use self::remove::remove_run;
-pub use self::remove::remove_samples;
+pub use self::remove::{CHAINS_WRITER, is_chains_export, remove_samples};
 use self::resume::check_data;
 pub use self::test_rows::some_test_rows;
 use crate::config::Config;

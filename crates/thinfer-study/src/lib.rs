@@ -5,6 +5,7 @@ pub mod bench;
 pub mod compare;
 pub mod export;
 pub mod finish;
+pub mod folds;
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod linear;

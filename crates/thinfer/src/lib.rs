@@ -39,12 +39,14 @@ pub use thinfer_core::{
 pub use thinfer_data as data;
 pub use thinfer_data::{Error, Result, threads};
 pub use thinfer_engine as engine;
-pub use thinfer_run::{config, evaluate, evaluated, experiment, images, predict, registry, run};
+pub use thinfer_run::{
+    config, diagnose, evaluate, evaluated, experiment, images, predict, registry, run,
+};
 #[cfg(feature = "report")]
 #[doc(hidden)]
 pub use thinfer_study::fuzzing;
 #[cfg(feature = "report")]
 pub use thinfer_study::{
-    bench, compare, export, finish, linear, machine, report, reproduce, select, selectors,
+    bench, compare, export, finish, folds, linear, machine, report, reproduce, select, selectors,
     selftest, subnetwork,
 };

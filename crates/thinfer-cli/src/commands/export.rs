@@ -4,8 +4,10 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
+use thinfer::Error;
 use thinfer::data::memory::human_bytes;
-use thinfer::export::{self, Exported, Format, Options, Samples};
+use thinfer::device::Device;
+use thinfer::export::{self, ChainOptions, Exported, Format, Options, Samples};
 
 use crate::context::Context;
 use crate::{output, run_folder};
@@ -13,16 +15,16 @@ use crate::{output, run_folder};
 /// Take samples of a run elsewhere, at the size that pruning left
 #[derive(clap::Args)]
 #[command(after_help = "\
-The file is read again and its answers are compared with the run's; where they
-differ, nothing is written. docs/export.md describes the formats.
+What is written is read again and compared; docs/export.md describes it.
 
 Examples:
-  thinfer export runs/example1
+  thinfer export runs/example1 --format arviz
   thinfer export runs/cifar10 --format onnx --sample last --fold-norms")]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
 pub(crate) struct Args {
     /// The folder of the run
     run: PathBuf,
-    /// safetensors, or an onnx graph
+    /// safetensors, onnx or arviz
     #[arg(long, value_enum, default_value_t, hide_possible_values = true)]
     format: FormatName,
     /// all, last, or a number from 0
@@ -34,6 +36,9 @@ pub(crate) struct Args {
     /// Keep the full size, with zeros where pruned
     #[arg(long)]
     dense: bool,
+    /// arviz: the burn-in too, in groups of its own
+    #[arg(long)]
+    with_burn_in: bool,
     /// Where to write [default: RUN/posterior.FORMAT]
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
@@ -47,19 +52,19 @@ enum FormatName {
     #[default]
     Safetensors,
     Onnx,
-}
-
-impl From<FormatName> for Format {
-    fn from(name: FormatName) -> Self {
-        match name {
-            FormatName::Safetensors => Format::Safetensors,
-            FormatName::Onnx => Format::Onnx,
-        }
-    }
+    Arviz,
 }
 
 pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<()> {
-    let format = args.format.into();
+    let format = match args.format {
+        FormatName::Safetensors => Format::Safetensors,
+        FormatName::Onnx => Format::Onnx,
+        FormatName::Arviz => return chains(args, context),
+    };
+    if args.with_burn_in {
+        let problem = "is for --format arviz; leave it out";
+        return Err(Error::config("--with-burn-in", problem).into());
+    }
     let check = |path: &Path| -> thinfer::Result<()> {
         output::check(path, args.force)?;
         match format {
@@ -97,6 +102,49 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<()> {
         "notices": exported.notices,
     });
     context.result(&json, || files.join("\n"))
+}
+
+/// All samples of all chains, as a folder that ArviZ opens.
+fn chains(args: &Args, context: &Context) -> anyhow::Result<()> {
+    let refused = [
+        ("--sample", args.sample != Samples::All),
+        ("--fold-norms", args.fold_norms),
+        ("--dense", args.dense),
+    ];
+    if let Some((name, _)) = refused.iter().find(|(_, given)| *given) {
+        let problem = "is for networks, and --format arviz writes all samples of all chains as they are; leave it out";
+        return Err(Error::config(*name, problem).into());
+    }
+    let path = args.out.clone().unwrap_or_else(|| export::default_chains_path(&args.run));
+    export::check_chains_place(&path, args.force)?;
+    let run = run_folder::open(&args.run, context)?;
+    let options = ChainOptions { with_burn_in: args.with_burn_in, replace: args.force };
+    let exported = export::export_chains(&run, &options, Device::Cpu, &path)?;
+    let burn_in = match exported.burn_in_draws {
+        0 => String::new(),
+        draws => format!(" and {draws} of burn-in"),
+    };
+    context.say(&format!(
+        "{} chains of {} samples{burn_in}, {} parameters by name, {}",
+        exported.chains,
+        exported.draws,
+        exported.variables,
+        human_bytes(exported.bytes as u64)
+    ));
+    exported.notices.iter().for_each(|notice| context.notice(notice));
+    let shown = exported.path.display().to_string();
+    let json = json!({
+        "run": args.run.display().to_string(),
+        "file": shown,
+        "files": [shown],
+        "chains": exported.chains,
+        "draws": exported.draws,
+        "burn_in_draws": exported.burn_in_draws,
+        "variables": exported.variables,
+        "bytes": exported.bytes,
+        "notices": exported.notices,
+    });
+    context.result(&json, || shown.clone())
 }
 
 fn summary(exported: &Exported, chains: usize) -> String {

@@ -6,6 +6,7 @@ mod bench;
 mod compare;
 mod completions;
 mod data;
+mod diagnose;
 mod doctor;
 mod eval;
 mod export;
@@ -46,6 +47,7 @@ commands! {
     Select: select,
     Reproduce: reproduce,
     Eval: eval,
+    Diagnose: diagnose,
     Predict: predict,
     Report: report,
     Compare: compare,

@@ -19,6 +19,7 @@ fn every_help_fits_one_screen_and_shows_an_example() {
         "data",
         "train",
         "eval",
+        "diagnose",
         "predict",
         "report",
         "compare",
@@ -151,17 +152,43 @@ fn help_of_eval() {
           --force            Replace FILE
           --ood <SET>        For images: how well these are told from the test
                              images
+          --folds <K>        For tables: train once for each of K folds
           --device <DEVICE>  cpu, cuda or cuda:N [default: a GPU where one works]
       -q, --quiet            Only results, warnings and errors
           --json             Print the result as one JSON object
       -h, --help             Print help
 
-    --ood compares with images of another set: cifar10, cifar100, mnist,
-    fashion-mnist or shapes, SET:PATH where it is not in data/SET, or a folder.
+    --ood takes cifar10, cifar100, mnist, fashion-mnist or shapes, SET:PATH where it
+    is not in data/SET, or a folder. Folds go to RUN/folds-K; done ones are kept.
 
     Examples:
-      thinfer eval runs/example1 --json | jq .selected
       thinfer eval runs/shapes --ood fashion-mnist
+      thinfer eval runs/houses --folds 5
+    ");
+}
+
+#[test]
+fn help_of_diagnose() {
+    assert_snapshot!(help("diagnose"), @"
+    Say whether to believe a run, and what to do where not
+
+    Usage: thinfer diagnose [OPTIONS] <RUN>
+
+    Arguments:
+      <RUN>  The folder of the run
+
+    Options:
+          --device <DEVICE>  cpu, cuda or cuda:N [default: a GPU where one works]
+      -q, --quiet            Only results, warnings and errors
+          --json             Print the result as one JSON object
+      -h, --help             Print help
+
+    The first line is the answer. --json has every sample; docs/metrics.md says
+    what each number means.
+
+    Examples:
+      thinfer diagnose runs/example1
+      thinfer diagnose runs/example1 --json | jq .verdict
     ");
 }
 
@@ -295,21 +322,21 @@ fn help_of_export() {
       <RUN>  The folder of the run
 
     Options:
-          --format <FORMAT>  safetensors, or an onnx graph [default: safetensors]
+          --format <FORMAT>  safetensors, onnx or arviz [default: safetensors]
           --sample <WHICH>   all, last, or a number from 0 [default: all]
           --fold-norms       Make batch norms part of the layers before them
           --dense            Keep the full size, with zeros where pruned
+          --with-burn-in     arviz: the burn-in too, in groups of its own
           --out <FILE>       Where to write [default: RUN/posterior.FORMAT]
           --force            Replace FILE
       -q, --quiet            Only results, warnings and errors
           --json             Print the result as one JSON object
       -h, --help             Print help
 
-    The file is read again and its answers are compared with the run's; where they
-    differ, nothing is written. docs/export.md describes the formats.
+    What is written is read again and compared; docs/export.md describes it.
 
     Examples:
-      thinfer export runs/example1
+      thinfer export runs/example1 --format arviz
       thinfer export runs/cifar10 --format onnx --sample last --fold-norms
     ");
 }
@@ -470,7 +497,7 @@ fn usage_errors_have_code_2() {
     ");
     assert_snapshot!(workspace.fails(2, &["export", "runs/tiny", "--format", "pickle"]), @"
     error: invalid value 'pickle' for '--format <FORMAT>'
-      [possible values: safetensors, onnx]
+      [possible values: safetensors, onnx, arviz]
 
     For more information, try '--help'.
     ");

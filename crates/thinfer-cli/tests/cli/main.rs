@@ -6,6 +6,7 @@ mod completions;
 mod damage;
 mod data;
 mod devices;
+mod diagnose;
 mod folders;
 mod help;
 mod hostile;

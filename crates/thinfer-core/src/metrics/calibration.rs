@@ -47,6 +47,18 @@ pub fn ece<T: Copy + Into<f64>>(
     Some(equal_width(confidences.into_iter().zip(right), bins))
 }
 
+/// What [`ece`] would be about, of classes that are right as often as they are confident: rows come
+/// true or not, so no bin hits its confidence. Σ_b √(2 n_b c_b (1 − c_b) / π) / n, the mean of a
+/// normal deviation in each bin; 0 without rows.
+pub fn ece_by_chance(bins: &[ReliabilityBin]) -> f64 {
+    let rows: usize = bins.iter().map(|bin| bin.count).sum();
+    let deviation = |bin: &ReliabilityBin| {
+        let variance = bin.count as f64 * bin.confidence * (1.0 - bin.confidence).max(0.0);
+        (2.0 * variance / std::f64::consts::PI).sqrt()
+    };
+    bins.iter().map(deviation).sum::<f64>() / rows.max(1) as f64
+}
+
 /// The mean over classes k of Σ_b (n_b / n) |share of class k in b − mean pₖ in b|, over `bins`
 /// bins of equal width on pₖ, the probability of that class (Nixon, Dusenberry, Zhang, Jerfel &
 /// Tran, CVPR workshops 2019). It also looks at the probabilities of classes that are not the most
@@ -214,6 +226,34 @@ mod tests {
         assert!((ece(&p, 3, &truth, 2).unwrap().ece - 0.325).abs() < 1e-12);
         // Right and sure in every class.
         assert_eq!(classwise_ece(&[1.0, 0.0, 0.0, 1.0], 2, &[0u32, 1], 15), Some(0.0));
+    }
+
+    /// By hand: 100 rows at 0.8 deviate by √(2 · 100 · 0.16 / π) on average. Drawn: 50 times 200
+    /// rows whose classes are right as often as they say.
+    #[test]
+    fn what_chance_leaves_of_the_calibration_error() {
+        let bin = |confidence, count| ReliabilityBin {
+            lower: 0.0,
+            upper: 1.0,
+            confidence,
+            accuracy: 0.5,
+            count,
+        };
+        let found = ece_by_chance(&[bin(0.8, 100)]);
+        assert!((found - (32.0 / std::f64::consts::PI).sqrt() / 100.0).abs() < 1e-12, "{found}");
+        assert_eq!((ece_by_chance(&[]), ece_by_chance(&[bin(1.0, 9)])), (0.0, 0.0));
+        let key = thinfer_engine::noise::Key::new(3, 0, thinfer_engine::noise::Stream::Inputs);
+        let (mut seen, mut expected) = (0.0, 0.0);
+        for step in 0..50 {
+            let rows = (0..200).map(|row| {
+                let p = 0.5 + 0.5 * f64::from(key.uniform(2 * step, row));
+                (p, f64::from(key.uniform(2 * step + 1, row)) < p)
+            });
+            let found = equal_width(rows, ECE_BINS);
+            seen += found.ece / 50.0;
+            expected += ece_by_chance(&found.bins) / 50.0;
+        }
+        assert!((seen / expected - 1.0).abs() < 0.1, "{seen} against {expected}");
     }
 
     #[test]

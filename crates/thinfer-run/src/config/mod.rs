@@ -263,6 +263,13 @@ impl Config {
         Stages::of(epochs, samples_per_cycle, stages).filter(|_| stages > 1)
     }
 
+    /// Whether a chain that has done so many epochs is at its end: those of the run, or of a stage
+    /// after which the samples were enough.
+    pub fn is_end(&self, epochs: usize) -> bool {
+        let at_stage = || self.stages().is_some_and(|stages| stages.ends().contains(&epochs));
+        epochs >= self.train.epochs || at_stage()
+    }
+
     /// Which samples are averaged.
     pub fn sample_rule(&self) -> SampleRule {
         let images = self.data.kind.is_images();

@@ -14,7 +14,9 @@ use thinfer_data::{Error, Result};
 use thinfer_engine::Network;
 
 use super::pick::{Pick, pick};
-use crate::evaluate::{Behaviour, Convergence, Quality, Sampled, behaviour, compared_rows};
+use crate::evaluate::{
+    Behaviour, Convergence, Quality, Sampled, Verdict, behaviour, compared_rows,
+};
 
 /// Points of a risk-coverage curve, at most.
 const MOST_POINTS: usize = 200;
@@ -111,6 +113,14 @@ impl ImageScores {
             score("AURC", "AURC", self.aurc),
             score("MI", "Mutual information", self.mutual_information),
         ]
+    }
+}
+
+impl ImageEvaluation {
+    /// Whether the posterior is right no more often than whoever always says the most frequent class.
+    pub fn is_no_better_than_a_constant(&self) -> bool {
+        let largest = self.per_class.iter().map(|c| c.images).max().unwrap_or(0);
+        self.posterior.accuracy <= largest as f64 / self.images.1.max(1) as f64
     }
 }
 
@@ -233,6 +243,9 @@ pub struct ImageEvaluation {
     pub convergence: Convergence,
     /// Chains that blew up and are left out of every average.
     pub blown_up: Vec<u32>,
+    /// Whether to believe all this; `None` where the run behind it is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub verdict: Option<Verdict>,
     /// Images that could not be read: training images that others stood for, and test images that
     /// are not scored.
     pub unreadable: Broken,
@@ -331,6 +344,7 @@ pub fn evaluate_images(input: &ImageResults<'_>) -> Result<ImageEvaluation> {
             input.rule,
         ),
         blown_up: input.blown_up.to_vec(),
+        verdict: None,
         snapshots: single,
         unreadable: Broken::default(),
         picks: pick(&chosen(&headline), labels, classes, SHOWN),

@@ -2,12 +2,13 @@
 
 use thinfer_core::classify::classify;
 use thinfer_core::device::OnCuda;
+use thinfer_core::metrics::ece_by_chance;
 use thinfer_core::posterior::Snapshot;
 use thinfer_data::images::Broken;
 use thinfer_data::{ImageData, Images, Result};
 
 use super::evaluate::{ForeignImages, ImageEvaluation, ImageResults, evaluate_images};
-use crate::evaluate::{check_chains, temperature};
+use crate::evaluate::{Calibrated, Evidence, Verdict, check_chains, temperature};
 use crate::run::Run;
 
 /// Predicts the test images with every snapshot of a run, and images of other data sets, by name
@@ -50,5 +51,23 @@ pub fn evaluate_image_run(
     // What training met stands in the run's own account; the test images were decoded just now.
     evaluation.unreadable =
         Broken { train: run.info.unreadable.train.clone(), test: data.unreadable.test.clone() };
+    evaluation.verdict = Some(Verdict::of(&Evidence {
+        config,
+        results: &run.results,
+        blown_up: &blown_up,
+        convergence: &evaluation.convergence,
+        behaviour: &evaluation.behaviour,
+        members: evaluation.posterior.members,
+        no_better_than: evaluation
+            .is_no_better_than_a_constant()
+            .then_some("the most frequent class"),
+        pit: None,
+        counts: false,
+        calibrated: Some(Calibrated {
+            ece: evaluation.posterior.ece,
+            by_chance: ece_by_chance(&evaluation.reliability),
+        }),
+        qualities: [(&evaluation.posterior).into(), (&evaluation.last).into()],
+    }));
     Ok(evaluation)
 }

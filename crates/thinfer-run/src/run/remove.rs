@@ -17,6 +17,17 @@ fn is_export(name: &str) -> bool {
         && ["safetensors", "architecture.json", "onnx"].contains(&ending)
 }
 
+/// The attribute by which a folder of exported chains is known.
+pub const CHAINS_WRITER: (&str, &str) = ("inference_library", "thinfer");
+
+/// Whether a folder holds chains that thinfer exported.
+pub fn is_chains_export(path: &Path) -> bool {
+    let attributes = thinfer_data::files::regular::read(&path.join(".zattrs")).ok();
+    let attributes: Option<serde_json::Value> =
+        attributes.and_then(|bytes| serde_json::from_slice(&bytes).ok());
+    attributes.is_some_and(|found| found[CHAINS_WRITER.0] == CHAINS_WRITER.1)
+}
+
 fn remove_file(path: &Path) -> Result<()> {
     match fs::remove_file(path) {
         Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(Error::file("remove", path, e)),
@@ -61,6 +72,10 @@ pub(super) fn remove_run(folder: &Path) -> Result<()> {
     remove_from_chains(folder, &["checkpoint", "snapshot-", "times.csv"])?;
     for export in list(folder).into_iter().filter(|path| is_export(&file_name(path))) {
         remove_file(&export)?;
+    }
+    let chains = folder.join("posterior.zarr");
+    if is_chains_export(&chains) {
+        fs::remove_dir_all(&chains).map_err(|e| Error::file("remove", &chains, e))?;
     }
     for own in OWN_FILES {
         remove_file(&folder.join(own))?;

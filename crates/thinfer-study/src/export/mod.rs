@@ -1,9 +1,11 @@
 //! Samples of a posterior for other programs: safetensors with a description, or an ONNX graph.
 //!
 //! The file is written beside its place, read again by code that knows nothing but the file, and
-//! asked about made-up rows. It gets its name only where it answers as the run itself does.
+//! asked about made-up rows. It gets its name only where it answers as the run itself does. `chains`
+//! writes all samples for ArviZ.
 
 mod architecture;
+mod chains;
 mod check;
 mod fold;
 mod graph_io;
@@ -16,6 +18,7 @@ mod tensors;
 mod testing;
 #[cfg(test)]
 mod tests;
+mod zarr;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -32,6 +35,9 @@ use self::check::{Expected, LIMIT, Probe, compare};
 use self::graph_io::{MEAN, MEANS};
 use self::part::{Part, chosen, parts};
 pub use architecture::{Architecture, Input, Layer, LayerOp, Layers, Output, Sample};
+pub use chains::{
+    ChainOptions, ExportedChains, check_chains_place, default_chains_path, export_chains,
+};
 pub use part::{Options, Samples};
 pub use tensors::read;
 

@@ -239,7 +239,7 @@ pub(super) fn unfinished(results: &[ChainResult], config: &Config) -> Vec<String
     let behind: Vec<String> = results
         .iter()
         .map(|r| (r.chain, r.records.last().map_or(0, |record| record.epoch + 1)))
-        .filter(|(_, done)| *done < epochs)
+        .filter(|(_, done)| !config.is_end(*done))
         .map(|(chain, done)| format!("chain {chain} has done {}", count(done)))
         .collect();
     if !behind.is_empty() {

@@ -31,7 +31,7 @@ pub(super) fn html(run: &TableRun<'_>, evaluation: &Evaluation) -> Result<String
         summary::head(run, evaluation, warnings.len()),
         history::sections(run)?,
         variables::section_of(run, evaluation)?,
-        prediction::section_of(run)?,
+        prediction::section_of(run, evaluation.pit.as_ref())?,
         convergence::section_of(&evaluation.convergence, evaluation.behaviour.adds_noise())?,
         behaviour::section_of(run, evaluation, &warnings),
         origin::section_of(run)?,

@@ -1,6 +1,7 @@
 //! The pieces of the page: text, tables, sections, figures. Text is escaped here and nowhere else.
 
 use thinfer_data::Result;
+use thinfer_run::evaluate::{Belief, Verdict};
 
 use super::axis::grouped;
 use super::plots::{Ink, Plot};
@@ -131,6 +132,20 @@ pub(super) fn paragraph(text: &str) -> String {
 /// A paragraph that explains a table or a plot.
 pub(super) fn remark(text: &str) -> String {
     element("p class=\"remark\"", &prose(text))
+}
+
+/// Whether to believe a run, with what else is doubtful.
+pub(super) fn verdict(verdict: &Verdict) -> String {
+    let class = match verdict.believe {
+        Belief::Yes => "yes",
+        Belief::Partly => "partly",
+        Belief::Unknown => "unknown",
+        Belief::No => "no",
+    };
+    let more: Vec<String> =
+        verdict.more.iter().map(|more| remark(&format!("Also: {more}."))).collect();
+    let html = paragraph(&verdict.sentence) + &more.concat();
+    element(&format!("div class=\"verdict {class}\" id=\"verdict\""), &html)
 }
 
 /// A list.

@@ -1,6 +1,6 @@
 //! Predictions against the truth on the test rows.
 
-use thinfer_core::metrics::{self, ReliabilityBin};
+use thinfer_core::metrics::{self, Pit, ReliabilityBin};
 use thinfer_core::posterior::Predictive;
 use thinfer_data::Result;
 use thinfer_data::table::Target;
@@ -9,8 +9,8 @@ use thinfer_run::evaluate::{LEVEL, reliability};
 use super::axis::Axis;
 use super::of_table::TableRun;
 use super::page::{
-    Key, count, element, escape, figure, figures, level, paragraph, plural, remark, section,
-    table_head,
+    Key, count, element, escape, figure, figures, level, number, paragraph, percent, plural,
+    remark, section, table, table_head,
 };
 use super::plots::{Ink, Mark, Plot};
 
@@ -24,7 +24,7 @@ const LEVELS: [f64; 10] = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95];
 const CHANCE: f64 = 1.96;
 
 /// The section about predictions.
-pub(super) fn section_of(run: &TableRun<'_>) -> Result<String> {
+pub(super) fn section_of(run: &TableRun<'_>, pit: Option<&Pit>) -> Result<String> {
     let posterior = run.posterior();
     let rows = run.data.test.rows();
     let html = if posterior.members.is_empty() {
@@ -33,17 +33,60 @@ pub(super) fn section_of(run: &TableRun<'_>) -> Result<String> {
         paragraph("There are no test rows to compare with.")
     } else {
         match posterior.predict(&run.data.test)? {
-            predictive @ Predictive::Regression { .. } => regression(run, &predictive)?,
+            predictive @ Predictive::Regression { .. } => regression(run, &predictive, pit)?,
             predictive @ Predictive::Classes { .. } => classification(run, &predictive)?,
         }
     };
     Ok(section("prediction", "Predictions on the test rows", &html))
 }
 
-fn regression(run: &TableRun<'_>, predictive: &Predictive) -> Result<String> {
-    let intervals = intervals(run, predictive)?;
+fn regression(run: &TableRun<'_>, predictive: &Predictive, pit: Option<&Pit>) -> Result<String> {
     let below = predictive.below(run.data.test.targets()).unwrap_or_default();
-    Ok(figures(&[intervals, calibration(&below)?]))
+    let mut all = vec![intervals(run, predictive)?, calibration(&below)?];
+    let Some(pit) = pit else { return Ok(figures(&all)) };
+    all.push(histogram(pit)?);
+    Ok(held(pit) + &figures(&all))
+}
+
+/// What central intervals of some levels hold.
+fn held(pit: &Pit) -> String {
+    let row = |c: &metrics::Coverage| vec![level(c.level), percent(c.share)];
+    let rows: Vec<Vec<String>> = pit.coverage.iter().map(row).collect();
+    table(&["Central interval", "Test rows inside"], &rows)
+}
+
+/// The probability integral transform in bins.
+fn histogram(pit: &Pit) -> Result<String> {
+    let bins = pit.bins.len().max(1) as f64;
+    let (rows, expected) = (pit.rows as f64, pit.rows as f64 / bins);
+    let half = CHANCE * (rows * (1.0 - 1.0 / bins) / bins).sqrt();
+    let highest = pit.bins.iter().copied().fold(expected + half, f64::max);
+    let mut plot = Plot::new(
+        "Histogram of the probability integral transform on the test rows",
+        Axis::between(0.0, 1.0),
+        "where the truth lies in the prediction: P(Y \u{2264} y)",
+        Axis::linear([0.0, 1.05 * highest]),
+    );
+    for (at, count) in pit.bins.iter().enumerate() {
+        let (from, to) = ((at as f64 + 0.04) / bins, (at as f64 + 0.96) / bins);
+        let (from, to) = ((from, 0.0), (to, *count));
+        plot.marks.push(Mark::Bar { from, to, ink: Ink::Series(0), opacity: 0.45 });
+    }
+    let (low, high) = ((expected - half).max(0.0), expected + half);
+    let points = vec![(0.0, low, high), (0.5, low, high), (1.0, low, high)];
+    plot.marks.push(Mark::Band { points, ink: Ink::Muted, opacity: 0.2 });
+    plot.marks.push(Mark::line(&[(0.0, expected), (1.0, expected)], Ink::Muted).with(1.0, 1.0));
+    let keys = [
+        Key::new("bar", Ink::Series(0), "test rows"),
+        Key::new("area", Ink::Muted, "what chance explains of a bar (95\u{a0}%)"),
+    ];
+    let about = format!(
+        "Level where predictions are calibrated. Bars high at both ends: too narrow. High in the \
+         middle: too wide. High at one end: shifted. Largest distance from uniform {}, p {}.",
+        number(pit.distance),
+        number(pit.p_value)
+    );
+    figure("Where the truth lies (PIT)", &plot, &keys, &about)
 }
 
 /// Intervals, means and truth of some rows, sorted by mean, in the user's units.
@@ -240,6 +283,19 @@ mod tests {
         assert!(html.contains("&lt;b&gt;a&lt;/b&gt;") && html.contains("c&amp;d"), "{html}");
         assert_eq!(html.matches("<td ").count(), 9);
         assert!(confusion(&vec![vec![0; 13]; 13], &[]).contains("13 classes is left out"));
+    }
+
+    #[test]
+    fn a_histogram_has_a_bar_for_each_bin() {
+        let values: Vec<(f64, f64)> =
+            (0..50).map(|at| f64::from(at) / 50.0).map(|u| (u, u)).collect();
+        let pit = metrics::pit(&values).unwrap();
+        let html = histogram(&pit).unwrap();
+        assert!(html.contains("Where the truth lies") && html.contains("</svg>"), "{html}");
+        assert!(html.contains("Largest distance from uniform 0.02"), "{html}");
+        assert_eq!(held(&pit).matches("<tr>").count(), 5);
+        let one = metrics::pit(&[(0.3, 0.3)]).unwrap();
+        assert!(histogram(&one).unwrap().contains("</svg>"));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use thinfer_run::evaluate::{Evaluation, Scores};
 use super::of_table::TableRun;
 use super::page::{
     count, element, escape, listed, number_or_nothing, paragraph, percent, percent_or_nothing,
-    plural, quantity, remark, section, table,
+    plural, quantity, remark, section, table, verdict,
 };
 
 /// Names in a sentence, at most.
@@ -59,7 +59,9 @@ pub(super) fn head(run: &TableRun<'_>, evaluation: &Evaluation, warnings: usize)
     let variables = half("Variables", &selection(run, evaluation));
     let columns = variables + &half("Size", &size(evaluation));
     let figures = scores(evaluation) + &element("div class=\"columns\"", &columns);
-    [title, about, sentence, warnings, section("key-figures", "Key figures", &figures)].concat()
+    let verdict = verdict(&evaluation.verdict);
+    let figures = section("key-figures", "Key figures", &figures);
+    [title, verdict, about, sentence, warnings, figures].concat()
 }
 
 fn about(run: &TableRun<'_>, evaluation: &Evaluation) -> String {

@@ -3,7 +3,7 @@
 use thinfer_run::images::{Amounts, ImageEvaluation, ImageScores};
 
 use super::super::page::{
-    count, element, escape, number, paragraph, percent, plural, remark, section, table,
+    count, element, escape, number, paragraph, percent, plural, remark, section, table, verdict,
 };
 use super::super::summary::{preset_name, title};
 use super::ImageReport;
@@ -21,7 +21,9 @@ pub(super) fn head(report: &ImageReport<'_>, warnings: usize) -> String {
         }
     };
     let figures = tiles(report.evaluation) + &scores(report.evaluation) + &size(report.evaluation);
-    [title, about, sentence, warnings, section("key-figures", "Key figures", &figures)].concat()
+    let verdict = report.evaluation.verdict.as_ref().map_or_else(String::new, verdict);
+    let figures = section("key-figures", "Key figures", &figures);
+    [title, verdict, about, sentence, warnings, figures].concat()
 }
 
 fn about(report: &ImageReport<'_>) -> String {

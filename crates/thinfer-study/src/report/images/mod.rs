@@ -104,8 +104,7 @@ fn warnings(report: &ImageReport<'_>) -> Vec<String> {
         evaluation.behaviour.adds_noise(),
     ));
     let scores = &evaluation.posterior;
-    let largest = evaluation.per_class.iter().map(|c| c.images).max().unwrap_or(0);
-    if scores.accuracy <= largest as f64 / evaluation.images.1.max(1) as f64 {
+    if evaluation.is_no_better_than_a_constant() {
         found.push(
             "on the test images the posterior is no better than the most frequent class.".into(),
         );

@@ -1,5 +1,7 @@
 //! `thinfer eval`: the scores of a run.
 
+mod folds;
+
 use std::path::PathBuf;
 
 use serde_json::json;
@@ -16,12 +18,12 @@ use crate::{evaluated_run, output, run_folder, summary};
 /// Score a run on its test rows or images
 #[derive(clap::Args)]
 #[command(after_help = "\
---ood compares with images of another set: cifar10, cifar100, mnist,
-fashion-mnist or shapes, SET:PATH where it is not in data/SET, or a folder.
+--ood takes cifar10, cifar100, mnist, fashion-mnist or shapes, SET:PATH where it
+is not in data/SET, or a folder. Folds go to RUN/folds-K; done ones are kept.
 
 Examples:
-  thinfer eval runs/example1 --json | jq .selected
-  thinfer eval runs/shapes --ood fashion-mnist")]
+  thinfer eval runs/shapes --ood fashion-mnist
+  thinfer eval runs/houses --folds 5")]
 pub(crate) struct Args {
     /// The folder of the run
     run: PathBuf,
@@ -34,6 +36,10 @@ pub(crate) struct Args {
     /// For images: how well these are told from the test images
     #[arg(long, value_name = "SET")]
     ood: Vec<String>,
+    /// For tables: train once for each of K folds
+    #[arg(long, value_name = "K", conflicts_with = "ood",
+          value_parser = clap::value_parser!(u16).range(2..=1000))]
+    folds: Option<u16>,
     #[command(flatten)]
     device: DeviceArgs,
 }
@@ -41,6 +47,9 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<()> {
     if let Some(out) = &args.out {
         output::check(out, args.force)?;
+    }
+    if let Some(folds) = args.folds {
+        return folds::run(args, usize::from(folds), context);
     }
     let chosen = args.device.choose()?;
     let run = run_folder::open(&args.run, context)?;
