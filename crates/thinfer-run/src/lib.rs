@@ -2,6 +2,7 @@
 //! becomes scores and predictions.
 
 pub mod config;
+mod drawing;
 pub mod evaluate;
 pub mod evaluated;
 pub mod experiment;

@@ -45,6 +45,6 @@ pub use thinfer_run::{config, evaluate, evaluated, experiment, images, predict, 
 pub use thinfer_study::fuzzing;
 #[cfg(feature = "report")]
 pub use thinfer_study::{
-    bench, compare, export, finish, linear, machine, report, reproduce, select, selectors,
-    selftest, subnetwork,
+    bench, compare, enumeration, export, finish, linear, machine, report, reproduce, select,
+    selectors, selftest, subnetwork,
 };
