@@ -5,7 +5,7 @@ use std::path::Path;
 use serde_json::{Map, Value, json};
 use thinfer::config::{Config, MethodKind};
 use thinfer::data::Task;
-use thinfer::evaluate::{Behaviour, Evaluation, Scores};
+use thinfer::evaluate::{Behaviour, Evaluation, Inclusion, Scores};
 use thinfer::registry::{Entry, find};
 
 use crate::text_table::{align, number, percent, seconds};
@@ -114,6 +114,9 @@ fn variables(evaluation: &Evaluation) -> String {
         )
     });
     let text = format!("{selected} of {all} variables selected{truth}\n");
+    if let Some(inclusion) = &evaluation.inclusion {
+        return text + &probabilities(evaluation, inclusion);
+    }
     if selected == 0 {
         return text;
     }
@@ -130,6 +133,37 @@ fn variables(evaluation: &Evaluation) -> String {
     };
     text + &align(&rows) + &more + SURVIVAL
 }
+
+/// The probabilities of variables, the most probable first.
+fn probabilities(evaluation: &Evaluation, inclusion: &Inclusion) -> String {
+    let mut all: Vec<(&str, f64)> = inclusion.variables().collect();
+    all.sort_by(|a, b| b.1.total_cmp(&a.1));
+    let shown = all.iter().take(SHOWN).take_while(|(_, p)| *p >= LEAST).count();
+    let mut rows = vec![vec!["  variable".to_owned(), "probability".into()]];
+    rows.extend(all[..shown].iter().map(|(name, p)| vec![format!("  {name}"), percent(*p)]));
+    let more = match all.len() - shown {
+        0 => String::new(),
+        more => format!("  and {more} less probable; --json has all of them\n"),
+    };
+    let differ = evaluation.inclusion_difference.map_or_else(String::new, |difference| {
+        let more =
+            if difference > DIFFER { "; give more train.epochs, or a wider spike" } else { "" };
+        format!("two chains differ by {} at most{more}\n", percent(difference))
+    });
+    let table = if shown == 0 { String::new() } else { align(&rows) };
+    table + &more + PROBABILITY + &differ
+}
+
+/// Variables that are less probable are not shown.
+const LEAST: f64 = 0.05;
+/// Chains that differ by more have not mixed.
+const DIFFER: f64 = 0.1;
+
+/// What the probability of a variable is.
+const PROBABILITY: &str = "\
+probability: that the weights of the variable are in the slab, given the data and the prior; selected are those
+above 50 %
+";
 
 /// What the share beside a variable is, and is not.
 const SURVIVAL: &str = "\

@@ -240,9 +240,17 @@ impl Predictive {
 /// under `mask/name`.
 pub fn snapshot_to_bytes(network: &Network, snapshot: &Snapshot) -> Result<Vec<u8>> {
     let info = serde_json::json!({ "chain": snapshot.chain, "epoch": snapshot.epoch });
-    let tensors = named_tensors(network, &[("", snapshot)]);
+    let mut tensors = named_tensors(network, &[("", snapshot)]);
+    if !snapshot.inclusion.is_empty() {
+        let bytes = snapshot.inclusion.iter().flat_map(|p| p.to_le_bytes()).collect();
+        let shape = vec![snapshot.inclusion.len()];
+        tensors.push((INCLUSION.to_owned(), Dtype::F32, shape, bytes));
+    }
     to_safetensors(&tensors, &info)
 }
+
+/// The tensor of [`Snapshot::inclusion`] in a file. No parameter is called so: theirs have a dot.
+const INCLUSION: &str = "inclusion";
 
 /// Tensors by name, as raw little-endian bytes.
 pub type Tensors = Vec<(String, Dtype, Vec<usize>, Vec<u8>)>;
@@ -333,8 +341,22 @@ pub fn snapshot_from_bytes(network: &Network, path: &Path, bytes: &[u8]) -> Resu
             keep[param.range()].copy_from_slice(mask.data());
         }
     }
+    let mut inclusion = Vec::new();
+    // Only where it is drawn, and never in older files.
+    if file.names().contains(&INCLUSION) {
+        let tensor = file.tensor(INCLUSION).map_err(|e| damaged(e.to_string()))?;
+        let is_list = matches!(tensor.shape(), [count] if *count <= network.input_len());
+        if !is_list || tensor.dtype() != Dtype::F32 {
+            return Err(damaged(format!("`{INCLUSION}` has another shape")));
+        }
+        let (numbers, _) = tensor.data().as_chunks::<4>();
+        inclusion.extend(numbers.iter().map(|bytes| f32::from_le_bytes(*bytes)));
+        if !inclusion.iter().all(|p| (0.0..=1.0).contains(p)) {
+            return Err(damaged(format!("`{INCLUSION}` has numbers that are no probabilities")));
+        }
+    }
     let (chain, epoch) = (number("chain")? as u32, number("epoch")? as usize);
-    Ok(Snapshot { chain, epoch, weights, keep, stats })
+    Ok(Snapshot { chain, epoch, weights, keep, stats, inclusion })
 }
 
 #[cfg(test)]
@@ -346,7 +368,8 @@ mod tests {
     fn member(chain: u32, epoch: usize, network: &Network, scale: f32) -> Snapshot {
         let n = network.params().len();
         let weights = (0..n).map(|i| scale * (i as f32 - 3.0)).collect();
-        Snapshot { chain, epoch, weights, keep: vec![1; n], stats: Vec::new() }
+        let keep = vec![1; n];
+        Snapshot { chain, epoch, weights, keep, stats: Vec::new(), inclusion: Vec::new() }
     }
 
     fn data() -> Dataset {
@@ -369,6 +392,23 @@ mod tests {
         let error = snapshot_from_bytes(&other, path, &bytes).unwrap_err().to_string();
         assert!(error.contains("`fc1.weight` has another shape"), "{error}");
         assert!(snapshot_from_bytes(&network, path, &bytes[..bytes.len() / 2]).is_err());
+    }
+
+    #[test]
+    fn probabilities_of_inputs_survive_a_file_and_others_are_refused() {
+        let network = mlp(2, &[3], Activation::Relu, 1, Loss::gaussian(1.0)).unwrap();
+        let (plain, path) = (member(0, 1, &network, 0.1), Path::new("s"));
+        let with = |inclusion: &[f32]| Snapshot { inclusion: inclusion.to_vec(), ..plain.clone() };
+        let round = |snapshot: &Snapshot| {
+            snapshot_from_bytes(&network, path, &snapshot_to_bytes(&network, snapshot)?)
+        };
+        let drawn = with(&[0.25, 1.0]);
+        assert_eq!(round(&drawn).unwrap(), drawn);
+        assert_ne!(drawn.checksum(), plain.checksum());
+        for wrong in [&[0.5, 0.5, 0.5][..], &[0.5, 1.5], &[f32::NAN, 0.0]] {
+            let error = round(&with(wrong)).unwrap_err().to_string();
+            assert!(error.contains("`inclusion` has"), "{error}");
+        }
     }
 
     #[test]

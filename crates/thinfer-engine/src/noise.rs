@@ -45,6 +45,10 @@ pub enum Stream {
     TrainedScale = 12,
     /// Random channel scales in predictions.
     PredictedScale = 13,
+    /// Which groups are in the slab, where that is drawn.
+    Assignment = 14,
+    /// How probable the slab is, where that is drawn.
+    SlabProbability = 15,
 }
 
 /// The same noise for CUDA kernels, with the elementary functions it needs. A kernel that draws

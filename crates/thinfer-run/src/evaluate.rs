@@ -4,6 +4,7 @@
 mod believe;
 mod blow_up;
 mod convergence;
+mod inclusion;
 mod measured;
 mod response;
 mod temperature;
@@ -27,6 +28,7 @@ pub(crate) use believe::{Calibrated, Evidence};
 pub use blow_up::{blew_up, blown_up_chains, untrained_loss};
 pub use convergence::{AGREED, Agreement, Convergence, LEAST_SAMPLES, SampleTrace};
 pub(crate) use convergence::{Sampled, compared_rows};
+pub use inclusion::Inclusion;
 pub use measured::Measured;
 pub use temperature::{MOST_CLIPPED, Temperature};
 pub(crate) use temperature::{bytes as temperature_bytes, temperature};
@@ -118,8 +120,17 @@ pub struct Evaluation {
     pub last: Scores,
     /// The mean (regression) or the majority class (classification) of the training rows.
     pub baseline: Scores,
-    /// Variables in the final network of more than half of the chains.
+    /// Variables in the final network of more than half of the chains; where assignments are drawn,
+    /// those with an inclusion above one half.
     pub selected: Vec<String>,
+    /// Where assignments are drawn: the probability of each variable that its weights are in the
+    /// slab, given the data. It is the mean of P(γ = 1 | w, π) over the samples after the burn-in.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub inclusion: Option<Inclusion>,
+    /// The largest difference between the probabilities that two chains give one variable. Chains
+    /// that have mixed agree.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub inclusion_difference: Option<f64>,
     /// The share of all samples, over chains, whose network reads the variable. It says how long
     /// the variable survived pruning and is no probability: without regrowth it falls with the
     /// length of the run.
@@ -292,7 +303,6 @@ pub fn evaluate(
             votes[variable] += 1.0;
         }
     }
-    let selected: Vec<usize> = (0..votes.len()).filter(|&v| votes[v] > chains / 2.0).collect();
     let seen = behaviour(results, disagreement(&predictive, scale), data.train.rows());
     let temperature = temperature(config, network, (&data.train).into(), results)?;
     let samples: Vec<&Snapshot> = all.members.iter().collect();
@@ -300,6 +310,11 @@ pub fn evaluate(
     let chains: Vec<Vec<&Snapshot>> =
         after_burn_in.iter().map(|chain| chain.iter().map(|&at| samples[at]).collect()).collect();
     let measured = measured::measured(config, network, &data.train, &chains)?;
+    let inclusion = Inclusion::of(&data.names, &chains);
+    let of_half = last.members.len() as f64 / 2.0;
+    let selected: Vec<usize> = (0..votes.len())
+        .filter(|&v| inclusion.as_ref().map_or(votes[v] > of_half, |found| found.selects(v)))
+        .collect();
     let behaviour = Behaviour { temperature, measured, ..seen };
     let convergence = convergence(&all, &of_all, &data.test, scale.1, &rule);
     let posterior = score(&predictive, &data.test, scale);
@@ -331,6 +346,8 @@ pub fn evaluate(
         selection: data.truth.as_ref().map(|truth| Selection::compare(&selected, truth)),
         selected: selected.iter().map(|&v| data.names[v].clone()).collect(),
         survival: data.names.iter().cloned().zip(survival).collect(),
+        inclusion_difference: inclusion.as_ref().and_then(|found| found.difference),
+        inclusion,
         size: size(network, &last.members, results)?,
         behaviour,
         convergence,

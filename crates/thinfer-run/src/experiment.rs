@@ -14,6 +14,7 @@ use thinfer_engine::noise::{Key, Stream};
 use thinfer_engine::{Loss, Network, Scale, Shape};
 
 use crate::config::{Config, Likelihood, Members, ModelConfig, NoiseModel, PruneConfig};
+use crate::drawing;
 
 /// Records in a history, at most about this many.
 const RECORDS: usize = 500;
@@ -245,6 +246,7 @@ pub fn chain_specs<'a>(config: &Config, data: impl Into<Problem<'a>>) -> Result<
     check_samples(config)?;
     let network = build_network(config, data)?;
     let rows = data.train_rows;
+    drawing::check(config, rows)?;
     // A method that asks for gradients itself takes all rows at once.
     let walks = build_method(config, data, &network, 0)?.walker().is_some();
     let batch = if walks { rows } else { config.train.batch.min(rows) };

@@ -3,6 +3,7 @@
 
 pub mod config;
 pub mod diagnose;
+mod drawing;
 pub mod evaluate;
 pub mod evaluated;
 pub mod experiment;

@@ -326,7 +326,14 @@ mod tests {
         let members = weights.iter().zip(0..).map(|(w, chain)| {
             let mut all = vec![0.0; n];
             all[0] = *w;
-            Snapshot { chain, epoch: 0, weights: all, keep: vec![1; n], stats: Vec::new() }
+            Snapshot {
+                chain,
+                epoch: 0,
+                weights: all,
+                keep: vec![1; n],
+                stats: Vec::new(),
+                inclusion: Vec::new(),
+            }
         });
         let posterior = Posterior { network: network.clone(), members: members.collect() };
         let schema = Schema { target, ..data.schema.clone() };

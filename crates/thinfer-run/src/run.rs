@@ -33,6 +33,7 @@ pub use self::remove::{CHAINS_WRITER, is_chains_export, remove_samples};
 use self::resume::check_data;
 pub use self::test_rows::some_test_rows;
 use crate::config::Config;
+use crate::drawing;
 use crate::evaluate::{agreement_in_training, blown_up_chains, untrained_loss};
 use crate::experiment::{Problem, ProblemInputs, build_network, chain_specs};
 pub use thinfer_data::files::Claim;
@@ -262,7 +263,8 @@ pub fn train_and_hold(
     memory::check(&plan, &specs, &work, config, available_memory())?;
     control.observer.begins(&info, plan.total());
     let notice = |note: &String| control.observer.notice(note);
-    data.notes().iter().chain(&info.unreadable.notes()).for_each(notice);
+    let of_draws = drawing::notes(config, info.rows.0);
+    data.notes().iter().chain(&info.unreadable.notes()).chain(&of_draws).for_each(notice);
     fs::create_dir_all(folder).map_err(|e| Error::file("create", folder, e))?;
     let claimed = claim(folder)?;
     // Another program may have trained here while the data was loaded.

@@ -263,6 +263,7 @@ fn em_and_prune(criterion: &mut Criterion) {
                 after_freeze: AfterFreeze::Em,
                 cadence: Cadence::Epoch,
                 regrow: false,
+                draw: None,
             };
             let groups = group_network(&network, Grouping::Kernel, None);
             let channels = Some(Channels::new(&network, Rule::Range, false));

@@ -18,6 +18,9 @@ use thinfer::prune::{Grouping, HardThreshold, SoftThreshold, group_network};
 use thinfer_engine::noise::{Key, Stream};
 use thinfer_engine::{Arena, elementary};
 
+#[cfg(feature = "report")]
+#[path = "posterior/inclusion.rs"]
+mod inclusion;
 #[path = "posterior/mini_batches.rs"]
 mod mini_batches;
 #[path = "posterior/moving_steps.rs"]
@@ -467,6 +470,7 @@ fn algorithm_3_recovers_the_posterior_under_slab_and_spike() {
             after_freeze: AfterFreeze::Em,
             cadence: Cadence::Step,
             regrow: false,
+            draw: None,
         };
         let mut network = thinfer_engine::NetworkBuilder::new(3 * copies);
         let out = network.linear_with("w", network.input(), 1, false).unwrap();

@@ -78,6 +78,7 @@ fn method_then(
         after_freeze,
         cadence: Cadence::Epoch,
         regrow,
+        draw: None,
     };
     Arc::new(EmMcmcMethod {
         config,

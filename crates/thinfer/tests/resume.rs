@@ -9,6 +9,8 @@ use thinfer::posterior::Snapshot;
 use thinfer::train::{Chain, ChainSpec};
 
 fn spec(settings: &[&str]) -> (ChainSpec, Bundle) {
+    let thresholds = ["prune.hard_threshold=0.03", "prior.soft_threshold=0.05"];
+    let draws = settings.contains(&"prior.assignment=draw");
     let small = [
         "data.columns=12",
         "data.train_rows=90",
@@ -20,11 +22,11 @@ fn spec(settings: &[&str]) -> (ChainSpec, Bundle) {
         "schedule.step_size.cycles=2",
         "schedule.eta.value=50.0",
         "prune.warm_up_epochs=1",
-        "prune.hard_threshold=0.03",
-        "prior.soft_threshold=0.05",
         "prior.spike_decay=0.5",
     ];
-    let overrides: Vec<String> = small.iter().chain(settings).map(|s| (*s).to_owned()).collect();
+    let thresholds = if draws { &[][..] } else { &thresholds[..] };
+    let all = small.iter().chain(thresholds).chain(settings);
+    let overrides: Vec<String> = all.map(|s| (*s).to_owned()).collect();
     let config = Config::parse("", &overrides).unwrap();
     let data = Bundle::load(&config.data, config.seed).unwrap();
     (chain_specs(&config, &data).unwrap().swap_remove(0), data)
@@ -165,6 +167,30 @@ fn walkers_resume_to_the_same_bits() {
         assert_resumes(&[&mclmc[..], &[stages]].concat());
     }
     assert_resumes(&[&walks[..], &["method.kind=nuts", "method.most_doublings=3"]].concat());
+}
+
+#[test]
+fn draws_resume_to_the_same_bits() {
+    let draws = [
+        "prior.assignment=draw",
+        "prior.spike_decay=0.05",
+        "prior.weight_decay=0.01",
+        "schedule.step_size.shape=cyclical",
+    ];
+    for more in [
+        &["prune.cadence=epoch"][..],
+        &["prune.cadence=step"],
+        &["prior.spike_probability=0.5", "prior.learn_probability=true", "prior.group=weight"],
+        &["prior.spike_probability=0.3", "model.hidden=[]"],
+    ] {
+        let settings = [&draws[..], more].concat();
+        assert_resumes(&settings);
+        let (spec, data) = spec(&settings);
+        let (_, samples) = finish(Chain::start(spec).unwrap(), &data);
+        let by_input = !more.contains(&"prior.group=weight");
+        let carried = samples.iter().map(|sample| sample.inclusion.len());
+        assert!(carried.eq([if by_input { 12 } else { 0 }; 4]), "{more:?}");
+    }
 }
 
 #[test]

@@ -69,6 +69,24 @@ fn json_is_one_object_and_quiet_is_quiet() {
 }
 
 #[test]
+fn a_run_that_draws_assignments_has_probabilities() {
+    let workspace = Workspace::new();
+    let draws = ["prior.assignment=draw", "prior.sd=1.0", "prior.spike_sd=0.1", "chains=2"];
+    let sets: Vec<&str> = draws.iter().flat_map(|set| ["--set", set]).collect();
+    let outcome = workspace.succeeds(&[&["train", "tiny.toml"][..], &sets].concat());
+    let said = &outcome.stdout;
+    assert!(said.contains("probability: that the weights") && !said.contains("surviv"), "{said}");
+    assert!(said.contains("two chains differ by"), "{said}");
+    let evaluation = fs::read(workspace.path("runs/tiny/evaluation.json")).unwrap();
+    let evaluation: Value = serde_json::from_slice(&evaluation).unwrap();
+    let found = evaluation["inclusion"].as_object().unwrap();
+    assert!(found.len() == 8 && found.values().all(|p| (0.0..=1.0).contains(&p.as_f64().unwrap())));
+    assert!(evaluation["inclusion_difference"].is_f64());
+    let selected = evaluation["selected"].as_array().unwrap().len();
+    assert_eq!(selected, found.values().filter(|p| p.as_f64().unwrap() > 0.5).count());
+}
+
+#[test]
 fn a_run_that_is_there_is_kept_unless_told_otherwise() {
     let workspace = Workspace::trained();
     let before = fs::read(workspace.path("runs/tiny/chain-0/snapshot-000019.safetensors")).unwrap();

@@ -157,6 +157,12 @@ pub trait Method: Send + Sync {
         false
     }
 
+    /// Whether [`Method::epoch`] changes the state buffers in this epoch, which a GPU run then puts on
+    /// the device again; it must read them too.
+    fn writes_state(&self, _epoch: usize) -> bool {
+        false
+    }
+
     /// Whether a weight that is pruned in this epoch stays zero for the rest of the run, so that
     /// nothing needs to read its input any more.
     fn drops_for_good(&self, _epoch: usize) -> bool {
@@ -192,6 +198,12 @@ pub trait Method: Send + Sync {
     /// host first.
     fn sample_reads_state(&self) -> bool {
         false
+    }
+
+    /// The probability of each variable of a table that its weights are in the slab, the mean over
+    /// the draws of the epoch so far; empty where that is not drawn.
+    fn inclusion(&self, _arena: &Arena) -> Vec<f32> {
+        Vec::new()
     }
 
     /// What the chain is doing, as far as weights and marks tell.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Deserializer, Serialize};
 use thinfer_data::section;
 
-use super::em_mcmc::{AfterFreeze, Cadence};
+use super::em_mcmc::{AfterFreeze, Assignment, Cadence};
 use super::registry::{MethodKind, NAMES, own_keys};
 use super::sghmc::{NoiseRule, RhoRule};
 use crate::keys::{Kind, MOST};
@@ -180,6 +180,23 @@ section! {
             default: 0.5, paper: 0.01, reference_code: 0.01, images: 2e-3
         },
 
+        /// standard deviation of a weight in the spike; instead of spike_decay
+        ///
+        /// wd₀ = 1/(sd² N). Must be smaller than that of the slab
+        spike_sd: Option<f64> { Kind::NumberAbove(0.0, 1e6), later: LeftOut },
+
+        /// how a group gets into spike or slab: by the mode (EM), or by a draw (Gibbs)
+        ///
+        /// `"draw"` makes the chain a sampler of weights and assignments together, from which
+        /// `inclusion` is a probability, see `docs/em-mcmc.md`. Nothing is pruned then
+        assignment: Assignment { Kind::Choice(&["mode", "draw"]), default: "mode", later: LeftOut },
+
+        /// whether the probability of the slab is learned, where the assignment is drawn; absent:
+        /// where spike_probability is not given
+        ///
+        /// Each layer has its own, with a uniform prior
+        learn_probability: Option<bool> { Kind::Switch, later: LeftOut },
+
         /// which weights are in spike or slab together
         ///
         /// Under the mean-square rule they are pruned together, too. `"kernel"`: one kernel of a
@@ -199,7 +216,8 @@ section! {
         /// P(spike), from which λ₁ is computed
         ///
         /// It is computed group size by group size. This replaces the default of
-        /// `prior.soft_threshold`; giving both is refused. Needs a positive `prior.weight_decay`
+        /// `prior.soft_threshold`; giving both is refused. Needs a positive `prior.weight_decay`.
+        /// Where the assignment is drawn: P(spike) itself, or where learning starts; absent: 0.5
         spike_probability: Option<f64> { Kind::NumberAbove(0.0, 0.999_999_999) },
     }
 }
@@ -216,12 +234,16 @@ pub enum PriorScale {
 }
 
 impl PriorConfig {
-    /// The same for a run on `rows` training rows: `sd` as a weight decay, wd = 1/(sd² N).
+    /// The same for a run on `rows` training rows: `sd` and `spike_sd` as weight decays,
+    /// wd = 1/(sd² N).
     #[must_use]
     pub fn for_rows(&self, rows: usize) -> Self {
-        let Some(sd) = self.sd else { return self.clone() };
-        let weight_decay = 1.0 / (sd * sd * rows.max(1) as f64);
-        Self { weight_decay, ..self.clone() }
+        let decay = |sd: f64| 1.0 / (sd * sd * rows.max(1) as f64);
+        Self {
+            weight_decay: self.sd.map_or(self.weight_decay, decay),
+            spike_decay: self.spike_sd.map_or(self.spike_decay, decay),
+            ..self.clone()
+        }
     }
 }
 

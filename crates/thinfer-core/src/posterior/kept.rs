@@ -140,6 +140,7 @@ mod tests {
             weights: Vec::new(),
             keep: vec![u8::from(epoch <= changes)],
             stats: Vec::new(),
+            inclusion: Vec::new(),
         };
         let of = |(chain, (epochs, changes)): (usize, &(&[usize], usize))| -> Vec<Snapshot> {
             epochs.iter().map(|epoch| sample(chain, *epoch, *changes)).collect()

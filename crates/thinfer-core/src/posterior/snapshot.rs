@@ -16,6 +16,9 @@ pub struct Snapshot {
     pub keep: Vec<u8>,
     /// Running means and variances of batch norms; empty where there are none.
     pub stats: Vec<f32>,
+    /// The probability that each variable of a table is in the slab, the mean over the draws of its
+    /// epoch; empty where that is not drawn.
+    pub inclusion: Vec<f32>,
 }
 
 impl Snapshot {
@@ -26,6 +29,7 @@ impl Snapshot {
         pieces(&self.weights).for_each(|bytes| hasher.update(&bytes));
         hasher.update(&self.keep);
         pieces(&self.stats).for_each(|bytes| hasher.update(&bytes));
+        pieces(&self.inclusion).for_each(|bytes| hasher.update(&bytes));
         hasher.finalize()
     }
 }

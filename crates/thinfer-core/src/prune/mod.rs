@@ -1,6 +1,7 @@
 //! Which groups of weights are in the slab, which in the spike, and which are gone.
 
 mod channels;
+mod draw;
 mod groups;
 mod target;
 
@@ -8,6 +9,7 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 pub use channels::Channels;
+pub use draw::{Precisions, draw_groups, draw_log_odds, slab_probabilities, slab_probability};
 pub use groups::{Grouping, Groups, group_network};
 pub use target::{Course, Goal, HardThreshold, Target};
 

@@ -77,7 +77,7 @@ mod tests {
         }
         weights.iter_mut().zip(&keep).for_each(|(w, keep)| *w *= f32::from(*keep));
         let stats = Arena::new(&network, 0).stats().to_vec();
-        let sample = Snapshot { chain: 0, epoch: 9, weights, keep, stats };
+        let sample = Snapshot { chain: 0, epoch: 9, weights, keep, stats, inclusion: Vec::new() };
         Posterior { network, members: vec![sample] }
     }
 

@@ -30,6 +30,8 @@ impl Shrunk {
             weights: self.take(&sample.weights),
             keep: self.take(&sample.keep),
             stats: self.take_stats(&sample.stats),
+            // It may have fewer inputs.
+            inclusion: Vec::new(),
         }
     }
 }

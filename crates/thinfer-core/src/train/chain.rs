@@ -479,6 +479,7 @@ impl Chain {
                 weights: self.spec.method.sample(&self.arena, tick),
                 keep: self.arena.marks().iter().map(|m| m & KEEP).collect(),
                 stats: self.arena.stats().to_vec(),
+                inclusion: self.spec.method.inclusion(&self.arena),
             });
         }
         self.end_cycle(epoch);

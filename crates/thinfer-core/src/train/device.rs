@@ -118,7 +118,8 @@ impl CudaChain {
         }
         let touched = arena.take_touched();
         if touched || self.session.is_none() {
-            self.send(spec, arena, data, chunk)?;
+            let writes_state = first == 0 && spec.method.writes_state(tick.epoch);
+            self.send(spec, arena, data, (chunk, writes_state))?;
         }
         if self.compiling.is_none() && may_shrink(spec, tick.epoch) {
             let network = self.part.as_ref().map_or(&spec.network, |part| &part.small.network);
@@ -160,15 +161,18 @@ impl CudaChain {
         spec: &ChainSpec,
         arena: &Arena,
         data: Examples<'_>,
-        chunk: usize,
+        (chunk, writes_state): (usize, bool),
     ) -> Result<()> {
         let fresh = self.session.is_none();
         if let Some(part) = &mut self.part {
-            part.take_from(arena, fresh);
+            part.take_from(arena, fresh || writes_state);
         }
         let part = self.part.as_ref();
         let arena = part.map_or(arena, |part| &part.arena);
         if let Some(session) = &mut self.session {
+            if writes_state {
+                return Ok(session.push(arena)?);
+            }
             return Ok(session.push_weights(arena)?);
         }
         let network = part.map_or(&spec.network, |part| &part.small.network);

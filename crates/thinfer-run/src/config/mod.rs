@@ -13,6 +13,7 @@ use std::ops::Range;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
+use thinfer_core::methods::em_mcmc::Assignment;
 use thinfer_core::methods::{Choices, NO_LIMIT};
 use thinfer_core::model::name_problem;
 use thinfer_core::posterior::SampleRule;
@@ -34,6 +35,10 @@ pub use thinfer_data::{DataConfig, DataKind, TaskChoice};
 
 /// Bytes that a configuration may have.
 const MOST_BYTES: u64 = 16 << 20;
+
+/// The weight decays of the prior, and the standard deviations that can be given instead.
+const WIDTHS: [(&str, &str); 2] =
+    [("prior.weight_decay", "prior.sd"), ("prior.spike_decay", "prior.spike_sd")];
 
 /// The version of the file format that this program reads and writes.
 pub const FORMAT: i64 = 1;
@@ -122,29 +127,34 @@ impl Config {
             // They prune to a target and know no threshold.
             all.remove("prune.hard_threshold");
         }
-        let usual_decay = all.get("prior.weight_decay").cloned();
+        let usual_decays = WIDTHS.map(|(decay, _)| all.get(decay).cloned());
         if settings.contains_key("prior.weight_decay") && !settings.contains_key("prior.sd") {
             all.remove("prior.sd");
         }
         all.extend(settings.iter().map(|(k, v)| (k.clone(), v.clone())));
-        // λ₁ is either given or computed; giving one replaces the default of the other.
-        if settings.contains_key("prior.spike_probability")
-            && !settings.contains_key("prior.soft_threshold")
-        {
-            all.remove("prior.soft_threshold");
-        }
-        // So is λ₂.
-        if settings.contains_key("prune.target") && !settings.contains_key("prune.hard_threshold") {
-            all.remove("prune.hard_threshold");
+        // λ₁ is either given or computed; giving one replaces the default of the other. So is λ₂.
+        // Where assignments are drawn there is neither.
+        let draws = settings.get("prior.assignment").and_then(Value::as_str) == Some("draw");
+        for (threshold, instead) in [
+            ("prior.soft_threshold", "prior.spike_probability"),
+            ("prune.hard_threshold", "prune.target"),
+        ] {
+            if (draws || settings.contains_key(instead)) && !settings.contains_key(threshold) {
+                all.remove(threshold);
+            }
         }
         if all.get("method.clip").and_then(Value::as_str) == Some(NO_LIMIT) {
             all.remove("method.clip");
         }
         // A resolved configuration has both, and a decay that is the default.
-        let decay = settings.get("prior.weight_decay");
-        if settings.contains_key("prior.sd") && decay.is_some() && decay != usual_decay.as_ref() {
-            let problem = "is given beside prior.weight_decay, and both say how wide the prior is; give one of them";
-            return Err(Error::config("prior.sd", problem));
+        for ((name, sd), usual) in WIDTHS.into_iter().zip(&usual_decays) {
+            let decay = settings.get(name);
+            if settings.contains_key(sd) && decay.is_some() && decay != usual.as_ref() {
+                let problem = format!(
+                    "is given beside {name}, and both say how wide the prior is; give one of them"
+                );
+                return Err(Error::config(sd, problem));
+            }
         }
         let config: Config = Value::Table(unflatten(&all))
             .try_into()
@@ -192,6 +202,10 @@ impl Config {
                 kind.name()
             );
             return refuse("train.freeze_below", problem);
+        }
+        if self.train.freeze_below.is_some() && self.prior.assignment == Assignment::Draw {
+            let problem = "freezes weights, but prior.assignment = \"draw\" samples all of them; leave it out";
+            return refuse("train.freeze_below", problem.into());
         }
         let choices = Choices {
             method: &self.method,

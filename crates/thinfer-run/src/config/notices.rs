@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use thinfer_core::methods::em_mcmc::Cadence;
+use thinfer_core::methods::em_mcmc::{Assignment, Cadence};
 use thinfer_core::shrink::Shrinking;
 use toml::{Table, Value};
 
@@ -35,8 +35,12 @@ impl Config {
                 );
             }
             if prune.warm_up_epochs + 1 >= epochs {
+                let nothing = match self.prior.assignment {
+                    Assignment::Mode => "nothing is pruned",
+                    Assignment::Draw => "no assignment is drawn",
+                };
                 notices.push(format!(
-                    "prune.warm_up_epochs is {}, but the run has {epochs} epochs, so nothing is pruned; give more train.epochs or a shorter warm-up",
+                    "prune.warm_up_epochs is {}, but the run has {epochs} epochs, so {nothing}; give more train.epochs or a shorter warm-up",
                     prune.warm_up_epochs
                 ));
             }

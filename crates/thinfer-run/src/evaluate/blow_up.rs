@@ -135,6 +135,7 @@ mod tests {
             weights: Vec::new(),
             keep: vec![1],
             stats: Vec::new(),
+            inclusion: Vec::new(),
         };
         ChainResult {
             chain,

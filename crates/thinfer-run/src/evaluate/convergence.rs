@@ -209,6 +209,7 @@ mod tests {
                 weights: Vec::new(),
                 keep: vec![1],
                 stats: Vec::new(),
+                inclusion: Vec::new(),
             })
         };
         (0..chains).flat_map(of).collect()

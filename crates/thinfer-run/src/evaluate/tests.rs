@@ -18,7 +18,14 @@ fn the_size_of_a_table_network_is_that_of_the_file() {
     for unit in 0..4 {
         keep[of("fc1.weight").start + unit * 6 + 5] = 0;
     }
-    let sample = Snapshot { chain: 0, epoch: 0, weights: Vec::new(), keep, stats: Vec::new() };
+    let sample = Snapshot {
+        chain: 0,
+        epoch: 0,
+        weights: Vec::new(),
+        keep,
+        stats: Vec::new(),
+        inclusion: Vec::new(),
+    };
     let found = size(&network, std::slice::from_ref(&sample), &[]).unwrap();
     // Three units of five inputs with their biases and outputs, and the last bias.
     assert_eq!((found.parameters, found.kept), (33, (3 * (5 + 2) + 1) as f64));
@@ -58,7 +65,14 @@ impl Small {
                 .map(|at| u8::from(!first.contains(&at) || columns.contains(&(at % 5))))
                 .collect();
             let weights = keep.iter().map(|k| weight * f32::from(*k)).collect();
-            Snapshot { chain, epoch: 8 + at, weights, keep, stats: Vec::new() }
+            Snapshot {
+                chain,
+                epoch: 8 + at,
+                weights,
+                keep,
+                stats: Vec::new(),
+                inclusion: Vec::new(),
+            }
         };
         ChainResult {
             chain,

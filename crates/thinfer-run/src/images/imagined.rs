@@ -59,6 +59,7 @@ pub fn imagined() -> Imagined {
             weights: vec![0.5; parameters],
             keep: (0..parameters).map(|i| u8::from(i >= masked)).collect(),
             stats: Vec::new(),
+            inclusion: Vec::new(),
         }
     };
     let record = |epoch: usize| Record {

@@ -127,6 +127,7 @@ pub(super) fn posterior(network: &Network, samples: u32) -> Posterior {
             weights: weights.params,
             keep,
             stats: weights.stats,
+            inclusion: Vec::new(),
         }
     };
     Posterior { network: network.clone(), members: (0..samples).map(member).collect() }

@@ -209,6 +209,20 @@ mod tests {
     }
 
     #[test]
+    fn a_probability_is_called_so_only_where_it_is_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let more = ["prior.assignment=draw", "prior.spike_sd=0.1", "prior.sd=1.0", "chains=2"];
+        let (run, evaluation) = small_run(&folder.path().join("run"), &more);
+        assert_eq!(evaluation.inclusion.as_ref().unwrap().values().len(), 8);
+        let text = report(&run, &evaluation);
+        assert!(text.contains("Inclusion of variables") && !text.contains("Survival"), "{text}");
+        assert!(text.contains("Two chains differ by"), "{text}");
+        let (run, evaluation) = small_run(&folder.path().join("mode"), &[]);
+        let text = report(&run, &evaluation);
+        assert!(text.contains("Survival of variables") && !text.contains("Inclusion"), "{text}");
+    }
+
+    #[test]
     fn what_is_unusual_is_said_in_words() {
         let folder = tempfile::tempdir().unwrap();
         let (mut run, mut evaluation) = small_run(&folder.path().join("run"), &["method.clip=1e6"]);

@@ -1,7 +1,7 @@
 //! Which variables the samples read.
 
 use thinfer_data::Result;
-use thinfer_run::evaluate::Evaluation;
+use thinfer_run::evaluate::{Evaluation, Inclusion};
 
 use super::axis::Axis;
 use super::of_table::TableRun;
@@ -19,12 +19,84 @@ const BAR_HEIGHT: u32 = 22;
 /// A variable.
 struct Variable<'a> {
     name: &'a str,
-    survival: f64,
+    share: f64,
     matters: bool,
 }
 
 /// The section about variables.
 pub(super) fn section_of(run: &TableRun<'_>, evaluation: &Evaluation) -> Result<String> {
+    match &evaluation.inclusion {
+        Some(inclusion) => probabilities(run, inclusion, evaluation.inclusion_difference),
+        None => survivals(run, evaluation),
+    }
+}
+
+/// How probable each variable is, where that was sampled.
+fn probabilities(
+    run: &TableRun<'_>,
+    inclusion: &Inclusion,
+    difference: Option<f64>,
+) -> Result<String> {
+    let truth = run.data.truth.as_deref();
+    let variable = |(at, (name, share)): (usize, (_, f64))| Variable {
+        name,
+        share,
+        matters: truth.is_some_and(|t| t.contains(&at)),
+    };
+    let mut all: Vec<Variable<'_>> = inclusion.variables().enumerate().map(variable).collect();
+    all.sort_by(|a, b| b.share.total_cmp(&a.share));
+    let selected = all.iter().filter(|v| v.share > 0.5).count();
+    let mut html = paragraph(
+        "Inclusion is the probability that the weights of the variable are in the slab, given the data \
+         and the prior. Variables above one half are selected.",
+    );
+    let bars: Vec<&Variable<'_>> = all.iter().take(MOST_BARS).collect();
+    html.push_str(&figures(&[bar_plot(&bars, truth.is_some(), &PROBABLE)?]));
+    let hidden = all.len() - bars.len();
+    if hidden > 0 {
+        html.push_str(&paragraph(&format!(
+            "Not shown: {}, no more probable than these.",
+            plural(hidden, "more variable")
+        )));
+    }
+    html.push_str(&paragraph(&format!(
+        "{} of {} selected.",
+        count(selected),
+        plural(all.len(), "variable")
+    )));
+    if let Some(difference) = difference {
+        html.push_str(&paragraph(&format!(
+            "Two chains differ by {} at most in the probability of a variable.",
+            percent(difference)
+        )));
+    }
+    Ok(section("variables", "Inclusion of variables", &html))
+}
+
+/// What the bars of a plot show.
+struct Shown {
+    title: &'static str,
+    axis: &'static str,
+    most: fn(usize) -> String,
+}
+
+const PROBABLE: Shown = Shown {
+    title: "Inclusion of the most probable variables",
+    axis: "probability",
+    most: |n| format!("The most probable {}", plural(n, "variable")),
+};
+
+const READ: Shown = Shown {
+    title: "Survival of the variables that are read most often",
+    axis: "share of samples",
+    most: |n| match n {
+        MOST_BARS => format!("The {MOST_BARS} variables read most often"),
+        n => format!("{} that {} read", plural(n, "variable"), if n == 1 { "is" } else { "are" }),
+    },
+};
+
+/// How long each variable survived pruning.
+fn survivals(run: &TableRun<'_>, evaluation: &Evaluation) -> Result<String> {
     let truth = run.data.truth.as_deref();
     let mut all: Vec<Variable<'_>> = run
         .data
@@ -34,30 +106,28 @@ pub(super) fn section_of(run: &TableRun<'_>, evaluation: &Evaluation) -> Result<
         .map(|(at, name)| Variable {
             name,
             // Sums of 1/n: off by rounding, and that must not decide the order.
-            survival: (evaluation.survival.get(name).copied().unwrap_or_default() * 1e9).round()
-                / 1e9,
+            share: (evaluation.survival.get(name).copied().unwrap_or_default() * 1e9).round() / 1e9,
             matters: truth.is_some_and(|t| t.contains(&at)),
         })
         .collect();
-    all.sort_by(|a, b| b.survival.total_cmp(&a.survival));
+    all.sort_by(|a, b| b.share.total_cmp(&a.share));
 
-    let never = all.iter().filter(|v| v.survival == 0.0).count();
-    let always = all.iter().filter(|v| v.survival == 1.0).count();
-    let bars: Vec<&Variable<'_>> =
-        all.iter().filter(|v| v.survival > 0.0).take(MOST_BARS).collect();
+    let never = all.iter().filter(|v| v.share == 0.0).count();
+    let always = all.iter().filter(|v| v.share == 1.0).count();
+    let bars: Vec<&Variable<'_>> = all.iter().filter(|v| v.share > 0.0).take(MOST_BARS).collect();
     let mut html = paragraph(
         "Survival is the share of all samples, over all chains, whose network reads the variable. It is \
          no probability: where pruned variables cannot come back it falls with the length of the run.",
     );
     let lost: Vec<String> =
-        all.iter().filter(|v| v.matters && v.survival == 0.0).map(|v| v.name.to_owned()).collect();
+        all.iter().filter(|v| v.matters && v.share == 0.0).map(|v| v.name.to_owned()).collect();
     if bars.is_empty() {
         html.push_str(&paragraph("No sample reads any variable: every input was pruned."));
     } else if always == all.len() && always > 1 {
         let all = plural(always, "variable");
         html.push_str(&paragraph(&format!("Every sample reads all {all}: survival is 1.")));
     } else {
-        html.push_str(&figures(&[bar_plot(&bars, truth.is_some())?]));
+        html.push_str(&figures(&[bar_plot(&bars, truth.is_some(), &READ)?]));
         let hidden = all.len() - never - bars.len();
         if hidden > 0 {
             html.push_str(&paragraph(&format!(
@@ -80,14 +150,9 @@ pub(super) fn section_of(run: &TableRun<'_>, evaluation: &Evaluation) -> Result<
     Ok(section("variables", "Survival of variables", &html))
 }
 
-fn bar_plot(bars: &[&Variable<'_>], truth_known: bool) -> Result<String> {
+fn bar_plot(bars: &[&Variable<'_>], truth_known: bool, shown: &Shown) -> Result<String> {
     let names: Vec<String> = bars.iter().map(|v| shortened(v.name)).collect();
-    let mut plot = Plot::new(
-        "Survival of the variables that are read most often",
-        Axis::between(0.0, 1.0),
-        "share of samples",
-        Axis::names(&names),
-    );
+    let mut plot = Plot::new(shown.title, Axis::between(0.0, 1.0), shown.axis, Axis::names(&names));
     let widest = names.iter().map(|n| width(n)).max().unwrap_or(0) as u32;
     plot.left = 20 + 8 * widest;
     plot.right = if truth_known { 120 } else { 64 };
@@ -95,11 +160,11 @@ fn bar_plot(bars: &[&Variable<'_>], truth_known: bool) -> Result<String> {
     for (at, variable) in bars.iter().enumerate() {
         let y = -(at as f64);
         let ink = Ink::Series(u8::from(truth_known && !variable.matters));
-        let to = (variable.survival, y + 0.34);
+        let to = (variable.share, y + 0.34);
         plot.marks.push(Mark::Bar { from: (0.0, y - 0.34), to, ink, opacity: 1.0 });
-        let share = percent(variable.survival);
+        let share = percent(variable.share);
         let text = if variable.matters { format!("{share} matters") } else { share };
-        plot.marks.push(Mark::Text { at: (variable.survival, y), text, centred: false });
+        plot.marks.push(Mark::Text { at: (variable.share, y), text, centred: false });
     }
     let keys = if truth_known {
         vec![
@@ -109,11 +174,7 @@ fn bar_plot(bars: &[&Variable<'_>], truth_known: bool) -> Result<String> {
     } else {
         Vec::new()
     };
-    let title = match bars.len() {
-        MOST_BARS => format!("The {MOST_BARS} variables read most often"),
-        n => format!("{} that {} read", plural(n, "variable"), if n == 1 { "is" } else { "are" }),
-    };
-    figure(&title, &plot, &keys, "")
+    figure(&(shown.most)(bars.len()), &plot, &keys, "")
 }
 
 /// How many columns a name takes up; East Asian characters take two.
@@ -153,9 +214,9 @@ mod tests {
 
     #[test]
     fn bars_name_what_matters_without_colour() {
-        let yes = Variable { name: "<b>age</b>", survival: 1.0, matters: true };
-        let no = Variable { name: "noise", survival: 0.25, matters: false };
-        let html = bar_plot(&[&yes, &no], true).unwrap();
+        let yes = Variable { name: "<b>age</b>", share: 1.0, matters: true };
+        let no = Variable { name: "noise", share: 0.25, matters: false };
+        let html = bar_plot(&[&yes, &no], true, &READ).unwrap();
         assert!(html.contains("100.0\u{a0}% matters") && html.contains("25.0\u{a0}%\n"), "{html}");
         assert!(html.contains("&lt;b&gt;age&lt;/b&gt;") && !html.contains("<b>age"), "{html}");
     }

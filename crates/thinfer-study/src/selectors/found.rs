@@ -91,7 +91,14 @@ impl Predictor {
     /// One network with these weights, which are its own mask: what is exactly zero is pruned.
     pub(super) fn single(network: Network, weights: Vec<f32>) -> Self {
         let keep = weights.iter().map(|w| u8::from(*w != 0.0)).collect();
-        let member = Snapshot { chain: 0, epoch: 0, weights, keep, stats: Vec::new() };
+        let member = Snapshot {
+            chain: 0,
+            epoch: 0,
+            weights,
+            keep,
+            stats: Vec::new(),
+            inclusion: Vec::new(),
+        };
         Predictor::Network(Posterior { network, members: vec![member] })
     }
 

@@ -251,7 +251,14 @@ impl Svbnn {
                 q.draw(seed, self.steps + u64::from(member));
                 let keep = q.weights.iter().map(|w| u8::from(*w != 0.0)).collect();
                 let weights = q.weights.clone();
-                Snapshot { chain: 0, epoch: member as usize, weights, keep, stats: Vec::new() }
+                Snapshot {
+                    chain: 0,
+                    epoch: member as usize,
+                    weights,
+                    keep,
+                    stats: Vec::new(),
+                    inclusion: Vec::new(),
+                }
             })
             .collect();
         let scores = inclusion(&network, &q.theta);

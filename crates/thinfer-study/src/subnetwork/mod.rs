@@ -166,7 +166,14 @@ impl Subnetwork {
             }
             let stats = weights.split_off(self.keep.len());
             let keep = self.keep.clone();
-            Snapshot { chain: taken.chain, epoch: taken.epoch, weights, keep, stats }
+            Snapshot {
+                chain: taken.chain,
+                epoch: taken.epoch,
+                weights,
+                keep,
+                stats,
+                inclusion: Vec::new(),
+            }
         };
         let members = self.samples.iter().enumerate().map(member).collect();
         Posterior { network: self.network.clone(), members }
@@ -222,7 +229,14 @@ mod tests {
             // Among the statistics there are variances.
             let stats = weights.split_off(params).into_iter().map(|s| s.abs() + 0.5).collect();
             weights.iter_mut().zip(keep).for_each(|(weight, keep)| *weight *= f32::from(*keep));
-            Snapshot { chain: 0, epoch: 10 + sample, weights, keep: keep.to_vec(), stats }
+            Snapshot {
+                chain: 0,
+                epoch: 10 + sample,
+                weights,
+                keep: keep.to_vec(),
+                stats,
+                inclusion: Vec::new(),
+            }
         };
         let members = (0..SAMPLES).map(member).collect();
         Posterior { network, members }

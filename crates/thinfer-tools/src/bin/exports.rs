@@ -191,6 +191,7 @@ fn posterior(network: &Network) -> Result<Posterior, Box<dyn Error>> {
             weights,
             keep: keep.clone(),
             stats,
+            inclusion: Vec::new(),
         });
     }
     Ok(Posterior { network: network.clone(), members })

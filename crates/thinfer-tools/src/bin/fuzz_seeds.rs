@@ -265,7 +265,7 @@ fn samples(network: &Network) -> Posterior {
         let mut weights: Vec<f32> = (0..n).map(|i| (i * epoch) as f32 / 8.0 - 1.0).collect();
         weights[0] = 0.0;
         let stats = vec![epoch as f32; network.stats().len()];
-        Snapshot { chain: 0, epoch, weights, keep: keep.clone(), stats }
+        Snapshot { chain: 0, epoch, weights, keep: keep.clone(), stats, inclusion: Vec::new() }
     };
     Posterior { network: network.clone(), members: [1, 2].map(sample).to_vec() }
 }

@@ -44,6 +44,7 @@ impl Sampler {
                     after_freeze: AfterFreeze::Em,
                     cadence: Cadence::Epoch,
                     regrow: false,
+                    draw: None,
                 };
                 Box::new(EmMcmcMethod { config, groups: Vec::new(), channels: None, key })
             }

@@ -79,6 +79,37 @@ fn settings_that_contradict_each_other_are_refused() {
 }
 
 #[test]
+fn draws_of_assignments_refuse_what_would_bias_them() {
+    for (more, says) in [
+        (&["prune.hard_threshold=0.1"][..], "prunes nothing"),
+        (&["prune.target=0.9"], "prunes nothing"),
+        (&["prune.regrow=true"], "prunes nothing"),
+        (&["prune.freeze_after_epochs=9"], "prunes nothing"),
+        (&["prior.soft_threshold=0.1"], "give prior.spike_probability instead"),
+        (&["prior.weight_decay=0"], "give a positive one, or prior.sd"),
+        (&["prior.spike_decay=1e-9"], "must be larger than prior.weight_decay"),
+        (&["prior.sd=1.0", "prior.spike_sd=2.0"], "must be smaller than prior.sd = 1"),
+        (&["prior.spike_decay=4.0", "prior.spike_sd=2.0"], "give one of them"),
+        (&["preset=paper"], "for the temperature of the posterior"),
+        (&["train.freeze_below=0.1"], "samples all of them"),
+    ] {
+        let text = problem("prior.assignment = \"draw\"", more);
+        assert!(text.contains(says), "{more:?}: {text}");
+    }
+    let text = problem("", &["prior.learn_probability=true"]);
+    assert!(text.contains("give prior.assignment = \"draw\" too"), "{text}");
+    // No threshold of the presets stays, and the file of a run is the run again.
+    for kind in ["example1", "shapes"] {
+        let given = ["prior.assignment=draw", "prior.spike_sd=0.01"].map(str::to_owned);
+        let config = Config::parse(&format!("data.kind = \"{kind}\""), &given).unwrap();
+        assert_eq!((config.prior.soft_threshold, config.prune.hard_threshold), (None, None));
+        assert_eq!((config.method.beta1, config.schedule.eta.schedule(9).value), (0.9, 0.0));
+        assert_eq!(Config::parse(&config.to_toml().unwrap(), &[]).unwrap(), config);
+        assert_eq!(config.prior.for_rows(100).spike_decay, 100.0);
+    }
+}
+
+#[test]
 fn another_format_is_refused() {
     let text = problem("format = 2", &[]);
     assert!(text.contains("is 2, but this thinfer") && text.contains("format 1"), "{text}");

@@ -95,6 +95,10 @@ impl Method for Scored {
         self.method.reads_state(epoch)
     }
 
+    fn writes_state(&self, epoch: usize) -> bool {
+        self.method.writes_state(epoch)
+    }
+
     fn drops_for_good(&self, epoch: usize) -> bool {
         self.method.drops_for_good(epoch)
     }
