@@ -161,12 +161,14 @@ fn algorithm_1_resumes_to_the_same_bits() {
 /// The warm-up is 4 epochs, so that the cuts lie in all of its phases.
 #[test]
 fn walkers_resume_to_the_same_bits() {
-    let walks = ["schedule.step_size.cycles=1", "train.samples_per_cycle=4"];
-    let mclmc = [&walks[..], &["method.kind=mclmc", "method.moves=3"]].concat();
-    for stages in ["train.stages=1", "train.stages=2"] {
-        assert_resumes(&[&mclmc[..], &[stages]].concat());
-    }
+    let walks = ["schedule.step_size.cycles=1", "train.samples_per_cycle=4", "train.stages=1"];
+    let mclmc = ["method.kind=mclmc", "method.moves=3"];
+    assert_resumes(&[&walks[..], &mclmc].concat());
+    let stages = ["train.samples_per_cycle=2", "train.stages=2"];
+    assert_resumes(&[&walks[..], &mclmc, &stages].concat());
     assert_resumes(&[&walks[..], &["method.kind=nuts", "method.most_doublings=3"]].concat());
+    let smile = ["method.kind=smile", "train.batch=7"];
+    assert_resumes(&[&walks[..], &smile].concat());
 }
 
 #[test]

@@ -96,8 +96,8 @@ fn data_that_changed_is_refused() {
     let row = |row: usize| format!("{row},{},{}\n", row * row % 11, row * 7 % 5);
     let rows: String = (0..120).map(row).collect();
     let table = format!("a,b,y\n{rows}");
-    let table = ["data.kind=table", "data.path=table.csv", "data.target=y"];
-    let set = [&table[..], &["method.kind=em-mcmc"]].concat();
+    let method = "method.kind=em-mcmc";
+    let set = ["data.kind=table", "data.path=table.csv", "data.target=y", method];
     let mut train = vec!["train", "tiny.toml", "--quiet"];
     train.extend(set.iter().flat_map(|set| ["--set", set]));
     workspace.write("table.csv", &table);

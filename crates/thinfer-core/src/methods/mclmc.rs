@@ -103,6 +103,66 @@ const OUTER: f64 = 0.193_183_327_503_783_6;
 const MEMORY: f64 = 150.0;
 /// Spread of the logarithm of the energy error at which a move still counts fully.
 const TRUST: f64 = 1.5;
+/// A step size that is learned.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct StepFit {
+    /// ε
+    pub(super) step: f64,
+    /// ε stays below it.
+    pub(super) most: f64,
+    pub(super) fit: f64,
+    pub(super) weight: f64,
+}
+
+impl StepFit {
+    /// Begins with a step.
+    pub(super) fn from(step: f64) -> Self {
+        Self { step, most: f64::INFINITY, fit: 0.0, weight: 0.0 }
+    }
+
+    /// The step at which the energy error has the variance asked for: a weighted mean of what each
+    /// move says of it, in which moves far from it count little (Robnik et al. 2023, appendix).
+    /// A move that failed has no error.
+    pub(super) fn adapt(&mut self, error: Option<f64>, wanted: f64) {
+        let Some(error) = error else {
+            self.most = 0.8 * self.step;
+            self.step = self.step.min(self.most);
+            return;
+        };
+        let xi = error * error / wanted + 1e-8;
+        let weight = (-0.5 * (xi.ln() / (6.0 * TRUST)).powi(2)).exp();
+        let memory = (MEMORY - 1.0) / (MEMORY + 1.0);
+        self.fit = memory * self.fit + weight * xi / self.step.powi(6);
+        self.weight = memory * self.weight + weight;
+        self.step = (self.fit / self.weight).powf(-1.0 / 6.0).min(self.most);
+    }
+}
+
+/// Adam (Kingma & Ba 2015) in double precision.
+pub(super) struct Adam {
+    /// The mean gradient.
+    pub(super) first: Vec<f64>,
+    /// The mean squared gradient.
+    pub(super) second: Vec<f64>,
+    pub(super) steps: f64,
+}
+
+impl Adam {
+    /// m ← m + (1 − β₁)(g − m),  v ← v + (1 − β₂)(g² − v),  x ← x − l m̂ / (√v̂ + 10⁻⁸)
+    pub(super) fn step(&mut self, x: &mut [f64], gradient: &[f64], rate: f64) {
+        const BETA: [f64; 2] = [0.9, 0.999];
+        self.steps += 1.0;
+        let unbias = BETA.map(|beta| 1.0 / (1.0 - beta.powf(self.steps)));
+        for i in 0..x.len() {
+            let g = gradient[i];
+            self.first[i] += (1.0 - BETA[0]) * (g - self.first[i]);
+            self.second[i] += (1.0 - BETA[1]) * (g * g - self.second[i]);
+            let size = (self.second[i] * unbias[1]).sqrt() + 1e-8;
+            x[i] -= rate * self.first[i] * unbias[0] / size;
+        }
+    }
+}
+
 /// Numbers beside those of each weight.
 const SCALARS: usize = 16;
 /// Vectors of the length of the weights.
@@ -116,21 +176,14 @@ struct Memory {
     u: Vec<f64>,
     /// The scale of each weight.
     scale: Vec<f64>,
-    /// Adam's mean gradient, then the sum of the weights.
-    first: Vec<f64>,
-    /// Adam's mean squared gradient, then the sum of their squares.
-    second: Vec<f64>,
+    /// Its means, then the sums of the weights and of their squares.
+    adam: Adam,
     /// The weights with the smallest loss of rows that were held out.
     best: Vec<f64>,
     best_loss: f64,
     /// Epochs of Adam since then.
     since_best: f64,
-    adam_steps: f64,
-    /// ε
-    step: f64,
-    most: f64,
-    fit: f64,
-    fit_weight: f64,
+    fit: StepFit,
     counted: f64,
     /// Energy errors of the sampling moves: sum of squares and count.
     errors: f64,
@@ -151,16 +204,11 @@ impl Memory {
             x,
             u,
             scale,
-            first,
-            second,
+            adam: Adam { first, second, steps: s[2] },
             best,
             best_loss: s[0],
             since_best: s[1],
-            adam_steps: s[2],
-            step: s[3],
-            most: s[4],
-            fit: s[5],
-            fit_weight: s[6],
+            fit: StepFit { step: s[3], most: s[4], fit: s[5], weight: s[6] },
             counted: s[7],
             errors: s[8],
             moves: s[9],
@@ -171,14 +219,16 @@ impl Memory {
     }
 
     fn write(self) -> Vec<f64> {
+        let StepFit { step, most, fit, weight } = self.fit;
+        let Adam { first, second, steps } = self.adam;
         let scalars = [
             self.best_loss,
             self.since_best,
-            self.adam_steps,
-            self.step,
-            self.most,
-            self.fit,
-            self.fit_weight,
+            steps,
+            step,
+            most,
+            fit,
+            weight,
             self.counted,
             self.errors,
             self.moves,
@@ -190,7 +240,7 @@ impl Memory {
             0.0,
         ];
         let mut numbers = self.x;
-        for part in [self.u, self.scale, self.first, self.second, self.best] {
+        for part in [self.u, self.scale, first, second, self.best] {
             numbers.extend(part);
         }
         numbers.extend(scalars);
@@ -235,9 +285,8 @@ impl MclmcMethod {
         }
     }
 
-    /// Adam (Kingma & Ba 2015) on the rows that are fitted, until those held out get worse.
+    /// Adam on the rows that are fitted, until those held out get worse.
     fn start_epoch(&self, m: &mut Memory, energy: &mut Energy<'_>) -> Result<()> {
-        const BETA: [f64; 2] = [0.9, 0.999];
         const PATIENCE: f64 = 10.0;
         if m.stopped > 0.0 {
             return Ok(());
@@ -245,16 +294,8 @@ impl MclmcMethod {
         let mut gradient = vec![0.0; m.x.len()];
         for _ in 0..self.config.moves {
             energy.at(Part::Fitted, &m.x, &mut gradient)?;
-            m.adam_steps += 1.0;
-            let unbias = BETA.map(|beta| 1.0 / (1.0 - beta.powf(m.adam_steps)));
-            let rate = self.config.learning_rate;
-            for i in 0..m.x.len() {
-                let g = gradient[i] * energy.temperature;
-                m.first[i] += (1.0 - BETA[0]) * (g - m.first[i]);
-                m.second[i] += (1.0 - BETA[1]) * (g * g - m.second[i]);
-                let size = (m.second[i] * unbias[1]).sqrt() + 1e-8;
-                m.x[i] -= rate * m.first[i] * unbias[0] / size;
-            }
+            gradient.iter_mut().for_each(|g| *g *= energy.temperature);
+            m.adam.step(&mut m.x, &gradient, self.config.learning_rate);
         }
         let (_, loss) = energy.at(Part::HeldOut, &m.x, &mut gradient)?;
         m.since_best += 1.0;
@@ -279,11 +320,9 @@ impl MclmcMethod {
         m.u.fill(0.0);
         m.u[0] = 1.0;
         refresh(&mut m.u, &noise, 20.0);
-        m.first.fill(0.0);
-        m.second.fill(0.0);
-        m.step = 0.01 * d.sqrt();
-        m.most = f64::INFINITY;
-        (m.fit, m.fit_weight) = (0.0, 0.0);
+        m.adam.first.fill(0.0);
+        m.adam.second.fill(0.0);
+        m.fit = StepFit::from(0.01 * d.sqrt());
     }
 
     /// From the spread of the weights to their scales.
@@ -291,17 +330,15 @@ impl MclmcMethod {
         let n = m.counted.max(1.0);
         let mut ratio = 0.0;
         for i in 0..m.x.len() {
-            let mean = m.first[i] / n;
-            let variance = (m.second[i] / n - mean * mean).max(0.0);
+            let mean = m.adam.first[i] / n;
+            let variance = (m.adam.second[i] / n - mean * mean).max(0.0);
             // As Stan does: a little towards a small common scale, where there is little to go by.
             let variance = n / (n + 5.0) * variance + 1e-3 * 5.0 / (n + 5.0);
             m.scale[i] = variance.sqrt();
             ratio += 1.0 / variance;
         }
         // The direction is one of scaled weights now, and steps are in their units.
-        m.step *= (ratio / m.x.len() as f64).sqrt();
-        m.most = f64::INFINITY;
-        (m.fit, m.fit_weight) = (0.0, 0.0);
+        m.fit = StepFit::from(m.fit.step * (ratio / m.x.len() as f64).sqrt());
     }
 
     /// One move; `noise` is its number.
@@ -316,7 +353,7 @@ impl MclmcMethod {
         work.before.0.copy_from_slice(&m.x);
         work.before.1.copy_from_slice(&m.u);
         work.before.2.copy_from_slice(&work.gradient);
-        let (before, step) = (work.energy, m.step);
+        let (before, step) = (work.energy, m.fit.step);
         let mut gained = turn(&mut m.u, &work.gradient, OUTER * step);
         for last in [false, true] {
             for i in 0..m.x.len() {
@@ -336,7 +373,7 @@ impl MclmcMethod {
             m.failures += 1.0;
         }
         if phase != Phase::Sample {
-            Self::adapt(m, if failed { None } else { Some(error) }, self.config.energy_error * d);
+            m.fit.adapt((!failed).then_some(error), self.config.energy_error * d);
         } else if !failed {
             m.errors += error * error;
             m.moves += 1.0;
@@ -345,28 +382,12 @@ impl MclmcMethod {
         refresh(&mut m.u, work.noise, step / (self.config.persistence * length(d, phase)));
         if phase == Phase::Scales {
             for i in 0..m.x.len() {
-                m.first[i] += m.x[i];
-                m.second[i] += m.x[i] * m.x[i];
+                m.adam.first[i] += m.x[i];
+                m.adam.second[i] += m.x[i] * m.x[i];
             }
             m.counted += 1.0;
         }
         Ok(())
-    }
-
-    /// The step at which the energy error has the variance asked for: a weighted mean of what each
-    /// move says of it, in which moves far from it count little (Robnik et al. 2023, appendix).
-    fn adapt(m: &mut Memory, error: Option<f64>, wanted: f64) {
-        let Some(error) = error else {
-            m.most = 0.8 * m.step;
-            m.step = m.step.min(m.most);
-            return;
-        };
-        let xi = error * error / wanted + 1e-8;
-        let weight = (-0.5 * (xi.ln() / (6.0 * TRUST)).powi(2)).exp();
-        let memory = (MEMORY - 1.0) / (MEMORY + 1.0);
-        m.fit = memory * m.fit + weight * xi / m.step.powi(6);
-        m.fit_weight = memory * m.fit_weight + weight;
-        m.step = (m.fit / m.fit_weight).powf(-1.0 / 6.0).min(m.most);
     }
 }
 
@@ -478,7 +499,7 @@ impl Method for MclmcMethod {
     }
 
     fn vitals(&self, arena: &Arena, tick: Tick) -> Vitals {
-        let step_size = Memory::read(arena.numbers()).map(|m| m.step);
+        let step_size = Memory::read(arena.numbers()).map(|m| m.fit.step);
         let effective_temperature = Some(tick.rates.temperature.powi(2));
         Vitals { step_size, effective_temperature, ..Vitals::default() }
     }

@@ -23,6 +23,7 @@ mod settings;
 pub mod sgd;
 pub mod sghmc;
 pub mod sm;
+pub mod smile;
 pub mod sparse;
 pub mod walker;
 
@@ -51,6 +52,7 @@ pub const METHODS: &[&Declaration] = &[
     &ivon::METHOD,
     &mclmc::METHOD,
     &nuts::METHOD,
+    &smile::METHOD,
 ];
 
 /// What the schedules say at one step.

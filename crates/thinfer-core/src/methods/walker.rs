@@ -23,6 +23,17 @@ pub enum Part {
     Fitted,
     /// The rest.
     HeldOut,
+    /// Some of them, in an order that every epoch has for itself.
+    Batch {
+        /// The epoch.
+        epoch: u64,
+        /// Where in the order it begins; beyond its end it begins again.
+        first: usize,
+        /// How many rows, or fewer at the end of the order.
+        rows: usize,
+        /// Whether they are of [`Part::Fitted`].
+        fitted: bool,
+    },
 }
 
 /// What a walker walks on.
@@ -123,6 +134,10 @@ pub(crate) struct Gradients {
     all: Vec<u32>,
     fitted: Vec<u32>,
     held_out: Vec<u32>,
+    /// The order of an epoch, of all rows or of those that are fitted.
+    order: Option<((u64, bool), Vec<u32>)>,
+    /// The key of these orders.
+    key: Key,
     exact: Option<ExactPlan>,
     weights: Vec<f32>,
     gradient: Vec<f32>,
@@ -130,6 +145,17 @@ pub(crate) struct Gradients {
 }
 
 impl Gradients {
+    /// Brings rows into the order of an epoch.
+    fn arrange(&mut self, epoch: u64, fitted: bool) {
+        let asked = (epoch, fitted);
+        if self.order.as_ref().is_some_and(|(there, _)| *there == asked) {
+            return;
+        }
+        let of = if fitted { &self.fitted } else { &self.all };
+        let order = self.key.permutation(epoch, of.len());
+        self.order = Some((asked, order.into_iter().map(|at| of[at as usize]).collect()));
+    }
+
     pub(crate) fn new(
         seed: u64,
         chain: u32,
@@ -149,6 +175,8 @@ impl Gradients {
             all: (0..rows as u32).collect(),
             fitted: fitted.to_vec(),
             held_out: held_out.to_vec(),
+            order: None,
+            key: Key::new(seed, chain, Stream::Shuffle),
             exact,
             weights: vec![0.0; n],
             gradient: vec![0.0; n],
@@ -166,9 +194,18 @@ pub(crate) struct NetworkTarget<'a> {
 
 impl Target for NetworkTarget<'_> {
     fn mean_loss(&mut self, part: Part, x: &[f64], gradient: &mut [f64]) -> Result<f64> {
-        let Gradients { all, fitted, held_out, exact, weights, gradient: single, stats } =
-            &mut *self.gradients;
+        if let Part::Batch { epoch, fitted, .. } = part {
+            self.gradients.arrange(epoch, fitted);
+        }
+        let Gradients {
+            all, fitted, held_out, order, exact, weights, gradient: single, stats, ..
+        } = &mut *self.gradients;
         let rows = match part {
+            Part::Batch { first, rows, .. } => {
+                let order = order.as_ref().map_or(&all[..], |(_, order)| order);
+                let first = first % order.len().max(1);
+                &order[first..(first + rows).min(order.len())]
+            }
             Part::HeldOut if !held_out.is_empty() => held_out,
             Part::Fitted => fitted,
             Part::All | Part::HeldOut => all,

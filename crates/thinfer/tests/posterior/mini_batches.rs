@@ -37,8 +37,14 @@ fn told_and_measured(settings: &[String]) -> (Temperature, Option<Measured>, f64
     let results = run_chains(specs, &data.train, &Setting::in_memory(&stop, &Silent, 1)).unwrap();
     let behaviour = evaluate(&config, &network, &data, &results).unwrap().behaviour;
     let samples = &results[0].snapshots;
-    let energies =
-        energies(&network, &data, config.prior.weight_decay, &samples[samples.len() / 10..]);
+    let (mean, error) =
+        temperature(&network, &data, config.prior.weight_decay, &samples[samples.len() / 10..]);
+    (behaviour.temperature.unwrap(), behaviour.measured, mean, error)
+}
+
+/// N times twice the mean of L(w) − min L over samples, a weight, with its standard error.
+fn temperature(network: &Network, data: &Bundle, wd: f64, samples: &[Snapshot]) -> (f64, f64) {
+    let energies = energies(network, data, wd, samples);
     let scale = 2.0 * data.train.rows() as f64 / network.params().len() as f64;
     let blocks: Vec<f64> = energies
         .chunks_exact(energies.len() / 20)
@@ -46,8 +52,42 @@ fn told_and_measured(settings: &[String]) -> (Temperature, Option<Measured>, f64
         .collect();
     let mean = blocks.iter().sum::<f64>() / blocks.len() as f64;
     let var = blocks.iter().map(|b| (b - mean).powi(2)).sum::<f64>() / (blocks.len() - 1) as f64;
-    let error = (var / blocks.len() as f64).sqrt();
-    (behaviour.temperature.unwrap(), behaviour.measured, mean, error)
+    (mean, (var / blocks.len() as f64).sqrt())
+}
+
+/// Mini-batches neither heat nor cool SMILE by much, though their noise alone is many times that of
+/// the posterior.
+#[test]
+fn smile_recovers_the_posterior_of_a_regression() {
+    for (rows, batch, epochs) in [(1000, 32, 3000), (200, 8, 6000)] {
+        let samples = epochs - epochs / 10;
+        let settings = [
+            "data.columns=20".to_owned(),
+            format!("data.train_rows={rows}"),
+            "data.validation_rows=10".into(),
+            "data.test_rows=10".into(),
+            "model.hidden=[]".into(),
+            "method.kind=smile".into(),
+            "method.energy_error=1e-4".into(),
+            format!("train.batch={batch}"),
+            format!("train.epochs={epochs}"),
+            format!("train.samples_per_cycle={samples}"),
+            "train.stages=1".into(),
+            "prior.weight_decay=0.02".into(),
+            "chains=1".into(),
+        ];
+        let config = Config::parse("", &settings).unwrap();
+        let data = Bundle::load(&config.data, config.seed).unwrap();
+        let specs = chain_specs(&config, &data).unwrap();
+        let network = specs[0].network.clone();
+        let stop = AtomicBool::new(false);
+        let setting = Setting::in_memory(&stop, &Silent, 1);
+        let results = run_chains(specs, &data.train, &setting).unwrap();
+        let (measured, error) = temperature(&network, &data, 0.02, &results[0].snapshots);
+        let words = format!("{rows} rows, {batch} a move: {measured:.3} ± {error:.3}");
+        assert!((measured - 1.0).abs() < 0.05 + 3.0 * error && error < 0.05, "{words}");
+        eprintln!("{words}");
+    }
 }
 
 /// L(w) − min L of each sample, where L is the mean loss of all rows and the prior.
@@ -63,9 +103,11 @@ fn energies(network: &Network, data: &Bundle, wd: f64, samples: &[Snapshot]) -> 
     };
     let mut weights = vec![0.0; gradient.len()];
     let mut least = f64::INFINITY;
-    for _ in 0..400 {
+    // Columns correlate, so the largest curvature grows with their number.
+    let (steps, rate) = (200 * network.input_len(), 1.5 / network.input_len() as f32);
+    for _ in 0..steps {
         least = least.min(loss(&weights, &mut gradient));
-        weights.iter_mut().zip(&gradient).for_each(|(w, g)| *w -= 0.3 * g);
+        weights.iter_mut().zip(&gradient).for_each(|(w, g)| *w -= rate * g);
     }
     samples.iter().map(|sample| loss(&sample.weights, &mut gradient) - least).collect()
 }
