@@ -194,10 +194,9 @@ mod tests {
     fn a_table_has_the_moments_of_its_model() {
         let Simulated { data, in_slab } = MODEL.simulate(10, 4000, 0.6, 3).unwrap();
         assert!(in_slab.contains(&true) && in_slab.contains(&false));
-        let column = |j: usize| (0..4000).map(move |row| f64::from(data.input(row)[j]));
         let product = |a: usize, b: usize| -> f64 {
-            let column = &column;
-            column(a).zip(column(b)).map(|(x, y)| x * y).sum::<f64>() / 4000.0
+            let of = |row: usize| f64::from(data.input(row)[a]) * f64::from(data.input(row)[b]);
+            (0..4000).map(of).sum::<f64>() / 4000.0
         };
         assert!((product(4, 4) - 1.0).abs() < 0.1 && (product(4, 5) - 0.6).abs() < 0.1);
         assert!((product(4, 6) - 0.36).abs() < 0.1);

@@ -582,7 +582,7 @@ fn check_draw(choices: &Choices<'_>) -> Result<()> {
         return Err(Error::config("prior.weight_decay", problem));
     }
     match (prior.sd, prior.spike_sd) {
-        (Some(slab), Some(spike)) if spike >= slab => Err(too_wide(format!("prior.sd = {slab}"))),
+        (Some(slab), Some(spike)) if spike >= slab => Err(too_wide(&format!("prior.sd = {slab}"))),
         (None, None) if prior.spike_decay <= prior.weight_decay => {
             let problem = format!(
                 "is {}, but must be larger than prior.weight_decay = {}: the spike is the narrow part",
@@ -596,7 +596,7 @@ fn check_draw(choices: &Choices<'_>) -> Result<()> {
 }
 
 /// A spike as wide as the slab.
-fn too_wide(slab: String) -> Error {
+fn too_wide(slab: &str) -> Error {
     let problem = format!("must be smaller than {slab}: the spike is the narrow part");
     Error::config("prior.spike_sd", problem)
 }
@@ -700,7 +700,7 @@ fn build_drawing(setup: &Setup<'_>, groups: Vec<Groups>) -> Result<Arc<dyn Metho
     let prior = setup.prior;
     if prior.spike_decay <= prior.weight_decay {
         let sd = 1.0 / (prior.weight_decay * setup.train_rows as f64).sqrt();
-        return Err(too_wide(format!("the {sd:.3} of the slab on {} rows", setup.train_rows)));
+        return Err(too_wide(&format!("the {sd:.3} of the slab on {} rows", setup.train_rows)));
     }
     let by_input = matches!(prior.group, Grouping::Input | Grouping::Kernel);
     let variables = setup.columns.filter(|_| by_input).and(groups.first()).map_or(0, Groups::count);

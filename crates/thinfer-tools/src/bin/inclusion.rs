@@ -197,7 +197,7 @@ fn main() -> Result<()> {
         "rms_of_draws": distance(&found, "draw"), "largest_difference_of_chains": worst,
         "first_tables": COMPARED, "summary": summary, "tables": tables,
     });
-    let text = serde_json::to_string_pretty(&all)
+    let text = serde_json::to_string(&all)
         .map_err(|e| Error::Data(format!("the numbers cannot be written: {e}")))?;
     match std::env::args().nth(1) {
         Some(path) => thinfer::run::write_text(path.as_ref(), &(text + "\n")),
