@@ -436,7 +436,7 @@ fn methods_are_listed_with_their_settings() {
         epochs with noise at the end of each cycle of cSGLD and cSGHMC; absent: all
         a whole number from 1 on
     ");
-    assert_snapshot!(workspace.fails(2, &["methods", "adam"]), @"error: `adam`: is no method; known are em-mcmc, sghmc, cv-adam, sgd, csgld, csghmc, dpf-lin, sm, dsr, rank1, ivon, mclmc, nuts, splbnn, svbnn, lasso, stochastic-gates");
+    assert_snapshot!(workspace.fails(2, &["methods", "adam"]), @"error: `adam`: is no method; known are em-mcmc, sghmc, cv-adam, sgd, csgld, csghmc, dpf-lin, sm, dsr, rank1, ivon, mclmc, nuts, smile, splbnn, svbnn, lasso, stochastic-gates");
 }
 
 #[test]
