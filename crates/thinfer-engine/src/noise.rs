@@ -45,6 +45,8 @@ pub enum Stream {
     TrainedScale = 12,
     /// Random channel scales in predictions.
     PredictedScale = 13,
+    /// The rows of a step that are drawn independently of other steps.
+    Rows = 14,
 }
 
 /// The same noise for CUDA kernels, with the elementary functions it needs. A kernel that draws

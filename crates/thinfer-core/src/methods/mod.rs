@@ -7,6 +7,7 @@
 //! - [`Method::update`] consumes the gradient;
 //! - [`Method::epoch`] runs before the first step of an epoch (EM, pruning, regrowth).
 
+pub mod batch_noise;
 pub mod csgmcmc;
 pub mod cv_adam;
 pub mod dpf_lin;
@@ -32,6 +33,7 @@ use thinfer_engine::{Arena, ParamTable, Role};
 
 use crate::prune::Course;
 
+pub use batch_noise::{BatchNoise, BatchNoiseRule};
 pub use registry::{Choices, Declaration, MethodKind, NAMES, Setup, When};
 pub use settings::{MethodConfig, NO_LIMIT, OwnSettings, PriorConfig, PriorScale, PruneConfig};
 pub use walker::{Decay, Part, Target, Walker};
@@ -106,6 +108,10 @@ pub struct Tick {
 pub struct Vitals {
     /// The temperature that the injected noise amounts to, averaged over the weights.
     pub effective_temperature: Option<f64>,
+    /// The temperature of the noise of mini-batches, where the method measures it.
+    pub batch_temperature: Option<f64>,
+    /// Rows that a step read, on average over the epoch, where the method chooses them.
+    pub rows_a_step: Option<f64>,
     /// Mean and standard deviation of τ over the weights.
     pub tau: Option<(f64, f64)>,
     /// The share of grouped weights whose group is in the spike.
@@ -140,6 +146,12 @@ pub trait Method: Send + Sync {
 
     /// What makes a step instead of [`Method::update`], where one gradient is not enough for it.
     fn walker(&self) -> Option<&dyn Walker> {
+        None
+    }
+
+    /// How the rows of a step are drawn and their noise is measured, where the method accounts for
+    /// it in this step.
+    fn batch_noise(&self, _tick: Tick) -> Option<&BatchNoise> {
         None
     }
 
