@@ -320,7 +320,7 @@ mod tests {
                 ..behaviour(0, 2.5)
             })
         };
-        let first = "temperature: 1.020 ± 0.0400 times that of the posterior, measured: ";
+        let first = "temperature: 1.020 ± 0.04000 times that of the posterior, measured: ";
         for (told, of) in [
             (
                 measured(Some(63.8), 0.25, 0.0),

@@ -38,7 +38,7 @@ const TILE: usize = 128;
 ///
 /// Both averages are the noise of one row at a step of strength 1 in units of the injected noise:
 /// that in force since the epoch began, and that seen so far in so many steps. The rest are sums
-/// over the steps of the epoch.
+/// over the steps since the last record.
 mod number {
     pub(super) const IN_FORCE: usize = 0;
     pub(super) const SEEN: usize = 1;
@@ -101,17 +101,21 @@ impl BatchNoise {
     }
 
     /// How many numbers it keeps in the arena.
-    pub(super) fn numbers(&self) -> usize {
-        number::COUNT
-    }
+    pub(super) const NUMBERS: usize = number::COUNT;
 
     /// Before the first step of an epoch: what was seen comes into force.
-    pub(super) fn begin_epoch(&self, arena: &mut Arena) {
+    pub(super) fn begin_epoch(arena: &mut Arena) {
         let mut numbers = arena.take_numbers();
         if let Some(seen) = numbers.get(number::SEEN).copied() {
             numbers[number::IN_FORCE] = seen;
-            numbers[number::STEPS..].fill(0.0);
         }
+        arena.set_numbers(numbers);
+    }
+
+    /// After a record was made: its sums begin anew.
+    pub(super) fn recorded(arena: &mut Arena) {
+        let mut numbers = arena.take_numbers();
+        numbers.iter_mut().skip(number::STEPS).for_each(|sum| *sum = 0.0);
         arena.set_numbers(numbers);
     }
 
@@ -232,9 +236,9 @@ impl BatchNoise {
         })
     }
 
-    /// The vitals of an epoch: of the temperature that the noise would have alone, what is injected
+    /// Means since the last record: of the temperature that the noise would have alone, what is injected
     /// and what mini-batches have, and the rows a step.
-    pub(super) fn vitals(&self, arena: &Arena, vitals: Vitals) -> Vitals {
+    pub(super) fn vitals(arena: &Arena, vitals: Vitals) -> Vitals {
         let numbers = arena.numbers();
         if numbers.len() != number::COUNT || numbers[number::STEPS] == 0.0 {
             return vitals;
@@ -303,7 +307,7 @@ mod tests {
 
     fn arena(weights: usize) -> Arena {
         let mut arena = Arena::flat(weights, 1);
-        arena.set_numbers(vec![0.0; NOISE.numbers()]);
+        arena.set_numbers(vec![0.0; BatchNoise::NUMBERS]);
         arena
     }
 
@@ -361,13 +365,14 @@ mod tests {
         arena.set_state(0, &[1.5, 0.5]).unwrap();
         NOISE.shape(&mut arena, tick(0, 0.01), (key, 0), |_, _| 1.0);
         assert_eq!(NOISE.rows(&arena, tick(1, 0.01)), 8, "the epoch goes on as it began");
-        NOISE.begin_epoch(&mut arena);
+        BatchNoise::begin_epoch(&mut arena);
+        BatchNoise::recorded(&mut arena);
         // 20 (1/64 − 1/100) is below ¼, 20 (1/32 − 1/100) is not; next to nothing needs 8.
         for (step_size, rows) in [(0.01, 64), (0.1, 100), (0.002, 16), (0.0, 8)] {
             assert_eq!(NOISE.rows(&arena, tick(1, step_size)), rows, "{step_size}");
         }
-        let vitals = NOISE.vitals(&arena, Vitals::default());
-        assert_eq!(vitals, Vitals::default(), "no step was made in this epoch");
+        let vitals = BatchNoise::vitals(&arena, Vitals::default());
+        assert_eq!(vitals, Vitals::default(), "no step was made since");
         let one = BatchNoise { batch: 1, ..NOISE };
         assert_eq!(one.rows(&arena, tick(1, 0.0)), 2, "halves need a row each");
     }
@@ -380,7 +385,7 @@ mod tests {
         arena.set_state(0, &[0.6, 0.3]).unwrap();
         NOISE.shape(&mut arena, tick(0, 0.01), (key, 0), |_, _| 1.0);
         let whole = Vitals { effective_temperature: Some(0.01), ..Vitals::default() };
-        let vitals = NOISE.vitals(&arena, whole);
+        let vitals = BatchNoise::vitals(&arena, whole);
         let share = 0.92 * 0.45 / 2.0;
         let near = |found: Option<f64>, want: f64| (found.unwrap() - want).abs() < 1e-8;
         assert!(near(vitals.batch_temperature, 0.01 * share), "{vitals:?}");

@@ -209,7 +209,7 @@ impl Method for CsgmcmcMethod {
     }
 
     fn numbers(&self, _weights: usize) -> usize {
-        self.batch_noise.as_ref().map_or(0, BatchNoise::numbers)
+        self.batch_noise.map_or(0, |_| BatchNoise::NUMBERS)
     }
 
     fn batch_noise(&self, tick: Tick) -> Option<&BatchNoise> {
@@ -244,15 +244,21 @@ impl Method for CsgmcmcMethod {
     }
 
     fn epoch(&self, arena: &mut Arena, _tick: Tick) {
-        if let Some(noise) = &self.batch_noise {
-            noise.begin_epoch(arena);
+        if self.batch_noise.is_some() {
+            BatchNoise::begin_epoch(arena);
+        }
+    }
+
+    fn recorded(&self, arena: &mut Arena) {
+        if self.batch_noise.is_some() {
+            BatchNoise::recorded(arena);
         }
     }
 
     fn vitals(&self, arena: &Arena, tick: Tick) -> Vitals {
         let noise = if self.samples(tick.epoch) { tick.rates.temperature } else { 0.0 };
         let vitals = Vitals { effective_temperature: Some(noise * noise), ..Vitals::default() };
-        self.batch_noise.map_or(vitals, |noise| noise.vitals(arena, vitals))
+        self.batch_noise.map_or(vitals, |_| BatchNoise::vitals(arena, vitals))
     }
 }
 

@@ -110,7 +110,7 @@ pub struct Vitals {
     pub effective_temperature: Option<f64>,
     /// The temperature of the noise of mini-batches, where the method measures it.
     pub batch_temperature: Option<f64>,
-    /// Rows that a step read, on average over the epoch, where the method chooses them.
+    /// Rows that a step read, on average since the last record, where the method chooses them.
     pub rows_a_step: Option<f64>,
     /// Mean and standard deviation of τ over the weights.
     pub tau: Option<(f64, f64)>,
@@ -162,6 +162,9 @@ pub trait Method: Send + Sync {
 
     /// Runs before the first step of an epoch.
     fn epoch(&self, _arena: &mut Arena, _tick: Tick) {}
+
+    /// Runs after a record was made of the vitals.
+    fn recorded(&self, _arena: &mut Arena) {}
 
     /// Whether [`Method::epoch`] looks at the state buffers in this epoch, which a GPU run then
     /// brings to the host first.

@@ -463,7 +463,7 @@ impl Method for SghmcMethod {
     }
 
     fn numbers(&self, _weights: usize) -> usize {
-        self.batch_noise.as_ref().map_or(0, BatchNoise::numbers)
+        self.batch_noise.map_or(0, |_| BatchNoise::NUMBERS)
     }
 
     fn batch_noise(&self, tick: Tick) -> Option<&BatchNoise> {
@@ -499,8 +499,14 @@ impl Method for SghmcMethod {
     }
 
     fn epoch(&self, arena: &mut Arena, _tick: Tick) {
-        if let Some(noise) = &self.batch_noise {
-            noise.begin_epoch(arena);
+        if self.batch_noise.is_some() {
+            BatchNoise::begin_epoch(arena);
+        }
+    }
+
+    fn recorded(&self, arena: &mut Arena) {
+        if self.batch_noise.is_some() {
+            BatchNoise::recorded(arena);
         }
     }
 
@@ -510,7 +516,7 @@ impl Method for SghmcMethod {
 
     fn vitals_of_state(&self, arena: &Arena, tick: Tick, vitals: Vitals) -> Vitals {
         let vitals = self.config.vitals_with(arena, tick, self.config.weight_decay, vitals);
-        self.batch_noise.map_or(vitals, |noise| noise.vitals(arena, vitals))
+        self.batch_noise.map_or(vitals, |_| BatchNoise::vitals(arena, vitals))
     }
 }
 

@@ -309,16 +309,13 @@ impl Chain {
             }
         }
         let drawn;
-        let rows = match method.batch_noise(tick) {
-            Some(noise) => {
-                drawn = noise.draw(&self.arena, tick, key, &mut self.all_rows);
-                &drawn[..]
-            }
-            None => {
-                let first = batch * self.spec.batch;
-                let order = self.shuffle.of(key, epoch, data.rows());
-                &order[first..(first + self.spec.batch).min(order.len())]
-            }
+        let rows = if let Some(noise) = method.batch_noise(tick) {
+            drawn = noise.draw(&self.arena, tick, key, &mut self.all_rows);
+            &drawn[..]
+        } else {
+            let first = batch * self.spec.batch;
+            let order = self.shuffle.of(key, epoch, data.rows());
+            &order[first..(first + self.spec.batch).min(order.len())]
         };
         let (made, numbers);
         let (table, rows) = match data {
@@ -483,6 +480,7 @@ impl Chain {
                 (record.test_accuracy, record.test_nll) = (Some(accuracy), Some(nll));
             }
             self.records.push(record);
+            self.spec.method.recorded(&mut self.arena);
             self.largest_loss = None;
             self.clipped_steps = 0;
         }

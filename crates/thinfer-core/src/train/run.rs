@@ -337,7 +337,7 @@ fn rows_note(chain: &Chain) -> Option<String> {
     let rows = record.rows_a_step.filter(|rows| *rows > batch as f64)?;
     Some(format!(
         "the noise of batches of {batch} rows is too large to be taken out of the injected noise, so \
-         steps read more rows where it is: {rows:.0} on average in epoch {}; smaller steps or a \
+         steps read more rows where it is: {rows:.0} on average up to epoch {}; smaller steps or a \
          smaller `method.beta1` need fewer, and `method.batch_noise = \"ignore\"` keeps the batch",
         record.epoch
     ))

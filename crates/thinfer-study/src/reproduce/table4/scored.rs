@@ -91,6 +91,10 @@ impl Method for Scored {
         self.method.epoch(arena, tick);
     }
 
+    fn recorded(&self, arena: &mut Arena) {
+        self.method.recorded(arena);
+    }
+
     fn reads_state(&self, epoch: usize) -> bool {
         self.method.reads_state(epoch)
     }
