@@ -208,11 +208,11 @@ pub(crate) fn temperature(behaviour: &Behaviour) -> String {
     let measured = behaviour
         .measured
         .map(|measured| format!("{} ± {}", number(measured.value), number(measured.error)));
+    let measured =
+        measured.map(|of| format!("temperature: {of} times that of the posterior, measured"));
     let Some(found) = behaviour.temperature else {
         if let Some(measured) = measured {
-            return format!(
-                "temperature: {measured} times that of the posterior, measured ({asked} asked for)"
-            );
+            return format!("{measured} ({asked} asked for)");
         }
         return format!(
             "temperature: not known; the injected noise has {} times that of the posterior ({asked} asked for)",
@@ -225,22 +225,33 @@ pub(crate) fn temperature(behaviour: &Behaviour) -> String {
     } else {
         format!("about {}", number(found.minibatch))
     };
+    let rows = found
+        .rows_a_step
+        .map_or_else(String::new, |rows| format!(" of {} rows", number_of(rows.round())));
     let parts =
-        format!("{injected} injected ({asked} asked for) and {minibatch} from mini-batches");
-    let measured = measured.map_or_else(String::new, |of| format!("; measured {of}"));
+        format!("{injected} injected ({asked} asked for) and {minibatch} from mini-batches{rows}");
     if !found.valid {
         let clipped = percent(found.clipped_sampling_share);
+        let told = measured.unwrap_or_else(|| "temperature: not valid".to_owned());
         return format!(
-            "temperature: not valid: {clipped} of the sampling steps were clipped; without clipping {parts}{measured}"
+            "{told}: {clipped} of the sampling steps were clipped; without clipping {parts}"
         );
     }
-    if found.minibatch == 0.0 {
-        return format!(
-            "temperature: {injected} times that of the posterior ({asked} asked for), all of it injected{measured}"
-        );
+    match (measured, found.minibatch == 0.0) {
+        (Some(measured), true) => {
+            format!(
+                "{measured}: {injected} injected ({asked} asked for), nothing from mini-batches"
+            )
+        }
+        (Some(measured), false) => format!("{measured}: {parts}"),
+        (None, true) => format!(
+            "temperature: {injected} times that of the posterior ({asked} asked for), all of it injected"
+        ),
+        (None, false) => {
+            let total = number(found.total);
+            format!("temperature: about {total} times that of the posterior: {parts}")
+        }
     }
-    let total = number(found.total);
-    format!("temperature: about {total} times that of the posterior: {parts}{measured}")
 }
 
 /// A count that is a mean over chains: whole where it is.
@@ -273,7 +284,7 @@ pub(crate) fn incidents(behaviour: &Behaviour, classes: usize, method: MethodKin
 #[cfg(test)]
 mod tests {
     use super::*;
-    use thinfer::evaluate::{MOST_CLIPPED, Temperature};
+    use thinfer::evaluate::{MOST_CLIPPED, Measured, Temperature};
 
     fn behaviour(clipped_steps: u64, largest_loss: f64) -> Behaviour {
         Behaviour {
@@ -299,6 +310,7 @@ mod tests {
                 injected: 1.0,
                 minibatch,
                 total: 1.0 + minibatch,
+                rows_a_step: None,
                 clipped_sampling_share,
                 valid: clipped_sampling_share <= MOST_CLIPPED,
             };
@@ -325,6 +337,41 @@ mod tests {
             "temperature: not valid: 25.0 % of the sampling steps were clipped; without clipping 1.000 \
              injected (1.000 asked for) and about 12.50 from mini-batches"
         );
+        let measured = |rows_a_step: Option<f64>, minibatch: f64, clipped_sampling_share: f64| {
+            let found = Temperature {
+                asked_for: 1.0,
+                injected: 0.75,
+                minibatch,
+                total: 1.0,
+                rows_a_step,
+                clipped_sampling_share,
+                valid: clipped_sampling_share <= MOST_CLIPPED,
+            };
+            temperature(&Behaviour {
+                effective_temperature_times_n: Some(0.75),
+                temperature: Some(found),
+                measured: Some(Measured { value: 1.02, error: 0.04 }),
+                ..behaviour(0, 2.5)
+            })
+        };
+        let first = "temperature: 1.020 ± 0.04000 times that of the posterior, measured: ";
+        for (told, of) in [
+            (
+                measured(Some(63.8), 0.25, 0.0),
+                "0.7500 injected (1.000 asked for) and about 0.2500 from mini-batches of 64 rows",
+            ),
+            (
+                measured(None, 0.0, 0.0),
+                "0.7500 injected (1.000 asked for), nothing from mini-batches",
+            ),
+            (
+                measured(None, 0.25, 0.5),
+                "50.0 % of the sampling steps were clipped; without clipping 0.7500 injected (1.000 \
+                 asked for) and about 0.2500 from mini-batches",
+            ),
+        ] {
+            assert_eq!(told, format!("{first}{of}"));
+        }
         let unknown = Behaviour { effective_temperature_times_n: Some(1.0), ..behaviour(0, 2.5) };
         assert!(temperature(&unknown).starts_with("temperature: not known; the injected noise"));
         assert!(temperature(&behaviour(0, 2.5)).contains("adds no noise"));

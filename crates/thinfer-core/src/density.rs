@@ -172,7 +172,7 @@ mod tests {
             initial_momentum: 0.0,
             clip: None,
         };
-        SghmcMethod { config, key: Key::new(1, 0, Stream::Sampler) }
+        SghmcMethod { config, key: Key::new(1, 0, Stream::Sampler), batch_noise: None }
     }
 
     /// A normal law with mean (1, −2), standard deviations 1 and 0.5 and correlation 0.6.

@@ -320,6 +320,16 @@ impl Arena {
         copy("a state buffer", &mut self.state[at], values)
     }
 
+    /// The gradient and a state buffer, both to write to.
+    pub fn gradient_and_state(&mut self, at: usize) -> (&mut [f32], &mut [f32]) {
+        (&mut self.gradient, &mut self.state[at])
+    }
+
+    /// What the gradient is multiplied with in a pass that wants this limit kept.
+    pub fn clip_factor(&self, clip: Option<Clip>) -> f32 {
+        clip.map_or(1.0, |clip| clip_factor(&self.gradient, &self.marks, clip))
+    }
+
     /// Replaces the marks.
     pub fn set_marks(&mut self, values: &[u8]) -> Result<(), EngineError> {
         self.touched = true;

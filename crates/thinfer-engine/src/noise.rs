@@ -49,6 +49,8 @@ pub enum Stream {
     Assignment = 14,
     /// How probable the slab is, where that is drawn.
     SlabProbability = 15,
+    /// The rows of a step that are drawn independently of other steps.
+    Rows = 16,
 }
 
 /// The same noise for CUDA kernels, with the elementary functions it needs. A kernel that draws

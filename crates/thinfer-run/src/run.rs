@@ -438,14 +438,17 @@ pub fn write_text(path: &Path, text: &str) -> Result<()> {
 
 /// The history of all chains as one table.
 fn history_csv(results: &[ChainResult]) -> String {
+    // Columns of runs that account for mini-batch noise alone.
+    let accounts = results.iter().flat_map(|r| &r.records).any(|r| r.rows_a_step.is_some());
     let mut text = String::from(
-        "chain,epoch,loss,step_size,temperature,effective_temperature,tau_mean,tau_sd,spike_share,pruned_share,live_inputs,largest_loss,clipped_steps,sparsity,work,frozen,backward,hard_threshold,test_accuracy,test_nll\n",
+        "chain,epoch,loss,step_size,temperature,effective_temperature,tau_mean,tau_sd,spike_share,pruned_share,live_inputs,largest_loss,clipped_steps,sparsity,work,frozen,backward,hard_threshold,test_accuracy,test_nll",
     );
+    text.push_str(if accounts { ",batch_temperature,rows_a_step\n" } else { "\n" });
     let cell = |value: Option<f64>| value.map_or(String::new(), |v| v.to_string());
     for result in results {
         for r in &result.records {
             text.push_str(&format!(
-                "{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n",
+                "{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}",
                 result.chain,
                 r.epoch,
                 r.loss,
@@ -467,6 +470,10 @@ fn history_csv(results: &[ChainResult]) -> String {
                 cell(r.test_accuracy),
                 cell(r.test_nll)
             ));
+            if accounts {
+                text.push_str(&format!(",{},{}", cell(r.batch_temperature), cell(r.rows_a_step)));
+            }
+            text.push('\n');
         }
     }
     text

@@ -158,6 +158,7 @@ pub(crate) fn example_method() -> SghmcMethod {
             clip: None,
         },
         key: Key::new(1, 0, Stream::Sampler),
+        batch_noise: None,
     }
 }
 

@@ -167,6 +167,7 @@ fn update(criterion: &mut Criterion) {
             clip: None,
         },
         key: Key::new(1, 0, Stream::Sampler),
+        batch_noise: None,
     };
     for weights in [5_027, 11_200_000] {
         let mut arena = None;

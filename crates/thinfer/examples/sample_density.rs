@@ -47,7 +47,7 @@ fn main() -> thinfer::Result<()> {
         initial_momentum: 0.0,
         clip: None,
     };
-    let method = SghmcMethod { config, key: Key::new(1, 0, Stream::Sampler) };
+    let method = SghmcMethod { config, key: Key::new(1, 0, Stream::Sampler), batch_noise: None };
     let sampling = Sampling { burn_in: 20_000, samples: 20_000, thin: 20, ..Sampling::default() };
     let samples = sample(&method, &[0.0; 10], &sampling, log_density)?;
 

@@ -18,6 +18,8 @@ use thinfer::prune::{Grouping, HardThreshold, SoftThreshold, group_network};
 use thinfer_engine::noise::{Key, Stream};
 use thinfer_engine::{Arena, elementary};
 
+#[path = "posterior/batch_noise.rs"]
+mod batch_noise;
 #[cfg(feature = "report")]
 #[path = "posterior/inclusion.rs"]
 mod inclusion;
@@ -221,7 +223,7 @@ fn sghmc(beta1: f64, noise: NoiseRule, wd: f64) -> Sghmc {
 }
 
 fn method(config: Sghmc) -> SghmcMethod {
-    SghmcMethod { config, key: Key::new(5, 0, Stream::Sampler) }
+    SghmcMethod { config, key: Key::new(5, 0, Stream::Sampler), batch_noise: None }
 }
 
 fn rates(k: f64, dt: f64) -> Rates {
@@ -421,7 +423,7 @@ fn csgmcmc(momentum: f64, weight_decay: f64) -> CsgmcmcMethod {
     let config =
         Csgmcmc { momentum, weight_decay, sampling_epochs: Some(1), clip: None, follow: true };
     let cycles = std::iter::once(0..1).collect();
-    CsgmcmcMethod { config, cycles, key: Key::new(5, 0, Stream::Sampler) }
+    CsgmcmcMethod { config, cycles, key: Key::new(5, 0, Stream::Sampler), batch_noise: None }
 }
 
 /// methods.md section 1: Var(w) = T/λ times 2(1+β) / (2(1+β) − lr λ), at any step and friction.

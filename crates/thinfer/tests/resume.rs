@@ -206,6 +206,26 @@ fn cyclical_samplers_resume_to_the_same_bits() {
     assert_resumes(&["method.kind=csghmc", "method.clip=0.5"]);
 }
 
+/// What was seen of mini-batch noise decides how many rows a step reads: cuts lie before and after
+/// the batch grew, and inside epochs.
+#[test]
+fn measured_batch_noise_resumes_to_the_same_bits() {
+    let account = ["method.batch_noise=account", "train.batch=7", "schedule.step_size.value=0.1"];
+    for kind in [
+        &["method.kind=sghmc", "method.beta1=0.8"][..],
+        &["method.kind=csghmc", "method.clip=0.5", "method.beta1=0.8"],
+        &["method.kind=csgld", "method.sampling_epochs=2"],
+    ] {
+        let settings = [&account[..], kind].concat();
+        assert_resumes(&settings);
+        let (spec, data) = spec(&settings);
+        let chain = to_the_end(Chain::start(spec).unwrap(), &data);
+        let rows: Vec<f64> = chain.records().iter().filter_map(|r| r.rows_a_step).collect();
+        let grew = rows.iter().any(|rows| *rows > 14.0);
+        assert!(grew && rows.len() > 3, "{kind:?}: {rows:?}");
+    }
+}
+
 #[test]
 fn sparse_methods_resume_to_the_same_bits() {
     let sparse = ["prune.target=0.6", "train.samples_per_cycle=2", "prune.rate=0.3"];

@@ -7,6 +7,7 @@ use thinfer_data::Result;
 use thinfer_engine::noise::Key;
 use thinfer_engine::{Arena, Chunk, Clip, Pass, vectorize};
 
+use super::batch_noise::{self, BatchNoise, Shape};
 use super::kernels::{self, CsgmcmcScalars, Kernel, Scalars};
 use super::registry::{Declaration, Setup, When};
 use super::sghmc::NoiseRule;
@@ -59,6 +60,14 @@ pub struct Coeffs {
     pub noise: f32,
 }
 
+impl Coeffs {
+    /// lr/s, which makes the noise of a gradient one in units of the injected noise; 0 where none
+    /// is injected.
+    fn batch_scale(&self) -> f32 {
+        if self.noise > 0.0 { self.rate / self.noise } else { 0.0 }
+    }
+}
+
 /// The new velocity of one weight.
 ///
 /// u ← β √(lr/lr₋) u − lr (g + wd w) + s ε,  s = √(2 lr (1−β) T),  T = k²
@@ -102,6 +111,17 @@ struct Update {
     key: Key,
     step: u64,
     clip: Option<f64>,
+    /// Whether there is a velocity.
+    moves: bool,
+    /// The shape of the noise, and the state buffer of b, where mini-batch noise is accounted for.
+    shape: Option<(Shape, usize)>,
+}
+
+impl Update {
+    /// Where the gradient is limited.
+    fn limit(&self) -> Option<Clip> {
+        self.clip.map(|most| Clip { most, among: KEEP, except: 0 })
+    }
 }
 
 impl Pass for Update {
@@ -112,7 +132,7 @@ impl Pass for Update {
     }
 
     fn clip(&self) -> Option<Clip> {
-        self.clip.map(|most| Clip { most, among: KEEP, except: 0 })
+        self.limit()
     }
 
     fn apply(&self, mut chunk: Chunk<'_>) {
@@ -123,7 +143,14 @@ impl Pass for Update {
             if self.coeffs.noise > 0.0 {
                 self.key.normals(self.step, chunk.first + start, eps);
             }
-            let u = chunk.state.get_mut(VELOCITY).map_or(&mut [][..], |u| &mut u[start..end]);
+            if let Some((shape, buffer)) = self.shape {
+                let scale = shape.along * shape.finite * chunk.factor * self.coeffs.batch_scale();
+                for (eps, b) in eps.iter_mut().zip(&chunk.state[buffer][start..end]) {
+                    *eps = shape.across * *eps + scale * b;
+                }
+            }
+            let u = chunk.state.get_mut(VELOCITY).filter(|_| self.moves);
+            let u = u.map_or(&mut [][..], |u| &mut u[start..end]);
             let (w, g) = (&mut chunk.weights[start..end], &chunk.gradient[start..end]);
             vectorize(
                 #[inline(always)]
@@ -142,6 +169,8 @@ pub struct CsgmcmcMethod {
     pub cycles: Vec<Range<usize>>,
     /// The key of the noise.
     pub key: Key,
+    /// Accounts for mini-batch noise, where it does.
+    pub batch_noise: Option<BatchNoise>,
 }
 
 impl CsgmcmcMethod {
@@ -150,6 +179,11 @@ impl CsgmcmcMethod {
         let Some(last) = self.config.sampling_epochs else { return true };
         let cycle = self.cycles.iter().find(|cycle| cycle.contains(&epoch));
         cycle.is_some_and(|cycle| epoch + last >= cycle.end)
+    }
+
+    /// Whether there is a velocity.
+    fn moves(&self) -> bool {
+        self.config.momentum > 0.0
     }
 
     fn coeffs(&self, tick: Tick) -> Coeffs {
@@ -171,7 +205,20 @@ impl CsgmcmcMethod {
 
 impl Method for CsgmcmcMethod {
     fn state_buffers(&self) -> usize {
-        usize::from(self.config.momentum > 0.0)
+        usize::from(self.moves()) + usize::from(self.batch_noise.is_some())
+    }
+
+    fn numbers(&self, _weights: usize) -> usize {
+        self.batch_noise.map_or(0, |_| BatchNoise::NUMBERS)
+    }
+
+    fn batch_noise(&self, tick: Tick) -> Option<&BatchNoise> {
+        let noisy = self.samples(tick.epoch) && tick.rates.temperature > 0.0;
+        self.batch_noise.as_ref().filter(|_| noisy)
+    }
+
+    fn needs_host(&self) -> Option<&'static str> {
+        self.batch_noise.map(|_| batch_noise::NEEDS_HOST)
     }
 
     fn adds_noise(&self) -> bool {
@@ -185,12 +232,33 @@ impl Method for CsgmcmcMethod {
 
     fn update(&self, arena: &mut Arena, tick: Tick) {
         let coeffs = self.coeffs(tick);
-        arena.run(&Update { coeffs, key: self.key, step: tick.step, clip: self.config.clip });
+        let (key, step, clip) = (self.key, tick.step, self.config.clip);
+        let mut update = Update { coeffs, key, step, clip, moves: self.moves(), shape: None };
+        if let Some(noise) = self.batch_noise(tick) {
+            // A gradient that is shortened has less noise.
+            let scale = arena.clip_factor(update.limit()) * coeffs.batch_scale();
+            let shape = noise.shape(arena, tick, (key, step), |_, _| scale);
+            update.shape = Some((shape, noise.buffer));
+        }
+        arena.run(&update);
     }
 
-    fn vitals(&self, _arena: &Arena, tick: Tick) -> Vitals {
+    fn epoch(&self, arena: &mut Arena, _tick: Tick) {
+        if self.batch_noise.is_some() {
+            BatchNoise::begin_epoch(arena);
+        }
+    }
+
+    fn recorded(&self, arena: &mut Arena) {
+        if self.batch_noise.is_some() {
+            BatchNoise::recorded(arena);
+        }
+    }
+
+    fn vitals(&self, arena: &Arena, tick: Tick) -> Vitals {
         let noise = if self.samples(tick.epoch) { tick.rates.temperature } else { 0.0 };
-        Vitals { effective_temperature: Some(noise * noise), ..Vitals::default() }
+        let vitals = Vitals { effective_temperature: Some(noise * noise), ..Vitals::default() };
+        self.batch_noise.map_or(vitals, |_| BatchNoise::vitals(arena, vitals))
     }
 }
 
@@ -199,14 +267,14 @@ pub const CSGLD: Declaration = Declaration {
     name: "csgld",
     about: "cSGLD: Langevin dynamics with a cyclical step size",
     page: "docs/csgmcmc.md",
-    reads: &["method.sampling_epochs", "method.clip", "schedule.temperature"],
+    reads: &["method.batch_noise", "method.sampling_epochs", "method.clip", "schedule.temperature"],
     keys: &[key(
         "method.sampling_epochs",
         Kind::Integer(1, MOST),
         "epochs with noise at the end of each cycle of cSGLD and cSGHMC; absent: all",
     )],
     defaults: DEFAULTS,
-    check: None,
+    check: Some(batch_noise::check),
     network: None,
     kernels: &[kernels::csgmcmc(false)],
     build: |setup| Ok(build(setup, 0.0)),
@@ -220,13 +288,14 @@ pub const CSGHMC: Declaration = Declaration {
     reads: &[
         "method.beta1",
         "method.noise",
+        "method.batch_noise",
         "method.sampling_epochs",
         "method.clip",
         "schedule.temperature",
     ],
     keys: &[],
     defaults: DEFAULTS,
-    check: None,
+    check: Some(batch_noise::check),
     network: None,
     kernels: &[kernels::csgmcmc(true)],
     build: |setup| Ok(build(setup, setup.method.beta1)),
@@ -250,7 +319,8 @@ fn build(setup: &Setup<'_>, momentum: f64) -> Arc<dyn Method> {
         clip: method.clip,
         follow: method.noise == NoiseRule::Exact,
     };
-    Arc::new(CsgmcmcMethod { config, cycles: setup.cycles.clone(), key: setup.key })
+    let batch_noise = BatchNoise::of(setup, usize::from(momentum > 0.0));
+    Arc::new(CsgmcmcMethod { config, cycles: setup.cycles.clone(), key: setup.key, batch_noise })
 }
 
 #[cfg(test)]
@@ -268,7 +338,8 @@ mod tests {
             follow: true,
         };
         let cycles = vec![0..50, 50..100, 100..150, 150..200];
-        CsgmcmcMethod { config, cycles, key: Key::new(3, 0, Stream::Sampler) }
+        let key = Key::new(3, 0, Stream::Sampler);
+        CsgmcmcMethod { config, cycles, key, batch_noise: None }
     }
 
     /// methods.md section 5: noise where (epoch mod 50) + 1 > 45.

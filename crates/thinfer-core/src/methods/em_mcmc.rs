@@ -366,7 +366,8 @@ impl Method for EmMcmcMethod {
         }
         let coeffs = config.sghmc.coeffs(tick, config.spike_decay, self.holds_at_zero(tick.epoch));
         let clip = config.sghmc.clip;
-        arena.run(&sghmc::Update { coeffs, key: self.key, step: tick.step, clip });
+        let (key, step) = (self.key, tick.step);
+        arena.run(&sghmc::Update { coeffs, key, step, clip, shape: None });
         if config.draw.is_none() && config.cadence == Cadence::Step {
             self.assign(arena, tick.epoch);
         }

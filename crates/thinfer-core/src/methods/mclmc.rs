@@ -501,7 +501,7 @@ impl Method for MclmcMethod {
     fn vitals(&self, arena: &Arena, tick: Tick) -> Vitals {
         let step_size = Memory::read(arena.numbers()).map(|m| m.fit.step);
         let effective_temperature = Some(tick.rates.temperature.powi(2));
-        Vitals { step_size, effective_temperature, ..Vitals::default() }
+        Vitals { effective_temperature, step_size, ..Vitals::default() }
     }
 }
 
@@ -609,7 +609,7 @@ prior.noise_sd = 0.2
 };
 
 /// Multiply-adds of a second on two cores, about.
-const SPEED: f64 = 1e10;
+const SPEED: f64 = 2e10;
 
 /// The moves in an epoch for which a run takes its budget, if all of its epochs are needed. It is a
 /// function of the settings and of the size of the table, so that every machine has the same run.

@@ -7,6 +7,7 @@
 //! - [`Method::update`] consumes the gradient;
 //! - [`Method::epoch`] runs before the first step of an epoch (EM, pruning, regrowth).
 
+pub mod batch_noise;
 pub mod csgmcmc;
 pub mod cv_adam;
 pub mod dpf_lin;
@@ -33,6 +34,7 @@ use thinfer_engine::{Arena, ParamTable, Role};
 
 use crate::prune::Course;
 
+pub use batch_noise::{BatchNoise, BatchNoiseRule};
 pub use registry::{Choices, Declaration, MethodKind, NAMES, Setup, When};
 pub use settings::{MethodConfig, NO_LIMIT, OwnSettings, PriorConfig, PriorScale, PruneConfig};
 pub use walker::{Decay, Part, Target, Walker};
@@ -108,6 +110,10 @@ pub struct Tick {
 pub struct Vitals {
     /// The temperature that the injected noise amounts to, averaged over the weights.
     pub effective_temperature: Option<f64>,
+    /// The temperature of the noise of mini-batches, where the method measures it.
+    pub batch_temperature: Option<f64>,
+    /// Rows that a step read, on average since the last record, where the method chooses them.
+    pub rows_a_step: Option<f64>,
     /// Mean and standard deviation of τ over the weights.
     pub tau: Option<(f64, f64)>,
     /// The share of grouped weights whose group is in the spike.
@@ -145,6 +151,12 @@ pub trait Method: Send + Sync {
         None
     }
 
+    /// How the rows of a step are drawn and their noise is measured, where the method accounts for
+    /// it in this step.
+    fn batch_noise(&self, _tick: Tick) -> Option<&BatchNoise> {
+        None
+    }
+
     /// How many numbers in double precision the method keeps, for so many weights.
     fn numbers(&self, _weights: usize) -> usize {
         0
@@ -152,6 +164,9 @@ pub trait Method: Send + Sync {
 
     /// Runs before the first step of an epoch.
     fn epoch(&self, _arena: &mut Arena, _tick: Tick) {}
+
+    /// Runs after a record was made of the vitals.
+    fn recorded(&self, _arena: &mut Arena) {}
 
     /// Whether [`Method::epoch`] looks at the state buffers in this epoch, which a GPU run then
     /// brings to the host first.

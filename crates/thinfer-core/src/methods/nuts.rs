@@ -491,7 +491,7 @@ impl Method for NutsMethod {
     fn vitals(&self, arena: &Arena, tick: Tick) -> Vitals {
         let step_size = Memory::read(arena.numbers()).map(|m| m.log_step.exp());
         let effective_temperature = Some(tick.rates.temperature.powi(2));
-        Vitals { step_size, effective_temperature, ..Vitals::default() }
+        Vitals { effective_temperature, step_size, ..Vitals::default() }
     }
 }
 

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Deserializer, Serialize};
 use thinfer_data::section;
 
+use super::batch_noise::BatchNoiseRule;
 use super::em_mcmc::{AfterFreeze, Assignment, Cadence};
 use super::registry::{MethodKind, NAMES, own_keys};
 use super::sghmc::{NoiseRule, RhoRule};
@@ -44,6 +45,15 @@ section! {
         noise: NoiseRule {
             Kind::Choice(&["exact", "paper"]),
             default: "exact", paper: "paper", reference_code: "paper"
+        },
+
+        /// whether the noise of mini-batches is measured and taken out of the injected noise
+        ///
+        /// With `"account"` the rows of a step are drawn independently of other steps, and steps
+        /// whose noise would be too large read more rows. It is for tables, on the CPU, and needs
+        /// `method.noise = "exact"`. See `docs/sghmc.md`
+        batch_noise: BatchNoiseRule {
+            Kind::Choice(&["ignore", "account"]), default: "ignore", later: LeftOut
         },
 
         /// which form of the ρ update

@@ -9,6 +9,7 @@ use thinfer_engine::elementary::exp;
 use thinfer_engine::noise::{Key, Stream};
 use thinfer_engine::{Arena, Chunk, Clip, Pass, vectorize};
 
+use super::batch_noise::{self, BatchNoise, Shape};
 use super::kernels::{self, Kernel, Scalars, SghmcScalars};
 use super::registry::{Declaration, Setup, When};
 use super::{Method, SMALLEST_FOLLOWED, Tick, Vitals, follow};
@@ -138,6 +139,14 @@ impl Coeffs {
                 (2.0 + 2.0 * self.beta1 * self.beta1).sqrt() * self.k * self.dt * self.dt.sqrt()
             }
         }
+    }
+
+    /// β₂ Δt²/s, which makes the noise of a gradient one in units of the injected noise; 0 where
+    /// none is injected.
+    #[inline(always)]
+    pub(super) fn batch_scale(&self, tau: Tau) -> f32 {
+        let scale = self.noise_scale(tau);
+        if scale > 0.0 { self.beta2 * self.dt * self.dt / scale } else { 0.0 }
     }
 
     /// The temperature that the noise amounts to: T = q / (2 (1−β₁) η) in the terms of `w`.
@@ -281,6 +290,17 @@ pub(crate) struct Update {
     pub(crate) key: Key,
     pub(crate) step: u64,
     pub(crate) clip: Option<f64>,
+    /// The shape of the noise, and the state buffer of b, where mini-batch noise is accounted for.
+    pub(crate) shape: Option<(Shape, usize)>,
+}
+
+impl Update {
+    /// Where the gradient is limited.
+    fn limit(&self) -> Option<Clip> {
+        // With feedback thousands of pruned weights have gradients too, and their noise alone would
+        // be longer than any useful limit.
+        self.clip.map(|most| Clip { most, among: KEEP, except: FIXED })
+    }
 }
 
 impl Pass for Update {
@@ -291,13 +311,11 @@ impl Pass for Update {
     }
 
     fn clip(&self) -> Option<Clip> {
-        // With feedback thousands of pruned weights have gradients too, and their noise alone would
-        // be longer than any useful limit.
-        self.clip.map(|most| Clip { most, among: KEEP, except: FIXED })
+        self.limit()
     }
 
     fn apply(&self, mut chunk: Chunk<'_>) {
-        let [v, rho] = &mut chunk.state[..] else { return };
+        let [v, rho, more @ ..] = &mut chunk.state[..] else { return };
         let (mut before, mut now) = ([0.0; PIECE], [0.0; PIECE]);
         for start in (0..chunk.weights.len()).step_by(PIECE) {
             let end = (start + PIECE).min(chunk.weights.len());
@@ -314,6 +332,14 @@ impl Pass for Update {
             } else {
                 self.key.normals_at(self.step, &chunk.origin[start..end], before);
                 self.key.normals_at(self.step + 1, &chunk.origin[start..end], now);
+            }
+            if let (Some((shape, buffer)), true) = (self.shape, !more.is_empty()) {
+                let b = &more[buffer - (RHO + 1)][start..end];
+                let finite = shape.finite * chunk.factor;
+                for ((eps, b), rho) in now.iter_mut().zip(b).zip(&rho[start..end]) {
+                    let u = finite * self.coeffs.batch_scale(Tau::from_rho(*rho)) * b;
+                    *eps = shape.across * *eps + shape.along * u;
+                }
             }
             let w = &mut chunk.weights[start..end];
             let (v, rho) = (&mut v[start..end], &mut rho[start..end]);
@@ -422,11 +448,30 @@ pub struct SghmcMethod {
     pub config: Sghmc,
     /// The key of the sampler's noise.
     pub key: Key,
+    /// Accounts for mini-batch noise, where it does.
+    pub batch_noise: Option<BatchNoise>,
+}
+
+impl SghmcMethod {
+    /// The state buffer of b, where mini-batch noise is accounted for.
+    const BATCH_NOISE: usize = RHO + 1;
 }
 
 impl Method for SghmcMethod {
     fn state_buffers(&self) -> usize {
-        2
+        2 + usize::from(self.batch_noise.is_some())
+    }
+
+    fn numbers(&self, _weights: usize) -> usize {
+        self.batch_noise.map_or(0, |_| BatchNoise::NUMBERS)
+    }
+
+    fn batch_noise(&self, tick: Tick) -> Option<&BatchNoise> {
+        self.batch_noise.as_ref().filter(|_| tick.rates.temperature > 0.0)
+    }
+
+    fn needs_host(&self) -> Option<&'static str> {
+        self.batch_noise.map(|_| batch_noise::NEEDS_HOST)
     }
 
     fn adds_noise(&self) -> bool {
@@ -439,7 +484,30 @@ impl Method for SghmcMethod {
 
     fn update(&self, arena: &mut Arena, tick: Tick) {
         let coeffs = self.config.coeffs(tick, self.config.weight_decay, false);
-        arena.run(&Update { coeffs, key: self.key, step: tick.step, clip: self.config.clip });
+        let (key, step, clip) = (self.key, tick.step, self.config.clip);
+        let mut update = Update { coeffs, key, step, clip, shape: None };
+        if let Some(noise) = self.batch_noise(tick) {
+            // A gradient that is shortened has less noise.
+            let factor = arena.clip_factor(update.limit());
+            let scale = |arena: &Arena, i: usize| {
+                factor * coeffs.batch_scale(Tau::from_rho(arena.state(RHO)[i]))
+            };
+            let shape = noise.shape(arena, tick, (key, step + 1), scale);
+            update.shape = Some((shape, noise.buffer));
+        }
+        arena.run(&update);
+    }
+
+    fn epoch(&self, arena: &mut Arena, _tick: Tick) {
+        if self.batch_noise.is_some() {
+            BatchNoise::begin_epoch(arena);
+        }
+    }
+
+    fn recorded(&self, arena: &mut Arena) {
+        if self.batch_noise.is_some() {
+            BatchNoise::recorded(arena);
+        }
     }
 
     fn vitals(&self, _arena: &Arena, _tick: Tick) -> Vitals {
@@ -447,7 +515,8 @@ impl Method for SghmcMethod {
     }
 
     fn vitals_of_state(&self, arena: &Arena, tick: Tick, vitals: Vitals) -> Vitals {
-        self.config.vitals_with(arena, tick, self.config.weight_decay, vitals)
+        let vitals = self.config.vitals_with(arena, tick, self.config.weight_decay, vitals);
+        self.batch_noise.map_or(vitals, |_| BatchNoise::vitals(arena, vitals))
     }
 }
 
@@ -478,6 +547,7 @@ pub const METHOD: Declaration = Declaration {
         "method.beta2",
         "method.noise",
         "method.rho",
+        "method.batch_noise",
         "method.initial_momentum",
         "method.clip",
         "train.freeze_below",
@@ -487,7 +557,7 @@ pub const METHOD: Declaration = Declaration {
     ],
     keys: &[],
     defaults: &[(When::ExactImages, IMAGE_CLIP)],
-    check: None,
+    check: Some(batch_noise::check),
     network: None,
     kernels: &[
         kernels::sghmc(NoiseRule::Exact, RhoRule::Exact),
@@ -497,7 +567,10 @@ pub const METHOD: Declaration = Declaration {
         kernels::sghmc(NoiseRule::Paper, RhoRule::Code),
         kernels::sghmc(NoiseRule::Paper, RhoRule::Printed),
     ],
-    build: |setup| Ok(Arc::new(SghmcMethod { config: Sghmc::of(setup), key: setup.key })),
+    build: |setup| {
+        let batch_noise = BatchNoise::of(setup, SghmcMethod::BATCH_NOISE);
+        Ok(Arc::new(SghmcMethod { config: Sghmc::of(setup), key: setup.key, batch_noise }))
+    },
 };
 
 /// The limit on the gradient where the data is images.

@@ -418,7 +418,7 @@ impl Method for SmileMethod {
     fn vitals(&self, arena: &Arena, tick: Tick) -> Vitals {
         let step_size = Memory::read(arena.numbers()).map(|m| m.fit.step);
         let effective_temperature = Some(tick.rates.temperature.powi(2));
-        Vitals { step_size, effective_temperature, ..Vitals::default() }
+        Vitals { effective_temperature, step_size, ..Vitals::default() }
     }
 }
 
@@ -554,6 +554,7 @@ mod tests {
 
     #[test]
     fn an_epoch_has_every_batch_once() {
+        use Phase::{Noise, Sample, Start, Step};
         let config = Smile {
             batch: 32,
             rows: 100,
@@ -571,7 +572,6 @@ mod tests {
         assert_eq!(parts.len(), 4);
         assert_eq!(parts[3], Part::Batch { epoch: 7, first: 96, rows: 32, fitted: false });
         let phases: Vec<Phase> = [2, 3, 7, 8, 12, 13].map(|epoch| method.phase(epoch)).into();
-        use Phase::{Noise, Sample, Start, Step};
         assert_eq!(phases, [Start, Noise, Noise, Step, Step, Sample]);
     }
 }

@@ -123,6 +123,8 @@ pub struct Chain {
     judge: Option<Classifier>,
     step: u64,
     shuffle: Shuffle,
+    /// All rows, to draw from where the rows of a step do not follow the order of an epoch.
+    all_rows: Vec<u32>,
     loss_sum: f64,
     /// The largest mean loss of an epoch since the last record, if any ended.
     largest_loss: Option<f64>,
@@ -159,6 +161,7 @@ impl Chain {
             judge: None,
             step: 0,
             shuffle: Shuffle::default(),
+            all_rows: Vec::new(),
             loss_sum: 0.0,
             largest_loss: None,
             clipped_steps: 0,
@@ -305,9 +308,15 @@ impl Chain {
                 stepper.read_columns(&live_inputs(&self.spec.network, self.arena.marks()));
             }
         }
-        let first = batch * self.spec.batch;
-        let order = self.shuffle.of(key, epoch, data.rows());
-        let rows = &order[first..(first + self.spec.batch).min(order.len())];
+        let drawn;
+        let rows = if let Some(noise) = method.batch_noise(tick) {
+            drawn = noise.draw(&self.arena, tick, key, &mut self.all_rows);
+            &drawn[..]
+        } else {
+            let first = batch * self.spec.batch;
+            let order = self.shuffle.of(key, epoch, data.rows());
+            &order[first..(first + self.spec.batch).min(order.len())]
+        };
         let (made, numbers);
         let (table, rows) = match data {
             Examples::Table(data) => (data, rows),
@@ -448,6 +457,8 @@ impl Chain {
                 step_size: vitals.step_size.unwrap_or(tick.rates.step_size),
                 temperature: tick.rates.temperature.powi(2),
                 effective_temperature: vitals.effective_temperature,
+                batch_temperature: vitals.batch_temperature,
+                rows_a_step: vitals.rows_a_step,
                 tau_mean: vitals.tau.map(|t| t.0),
                 tau_sd: vitals.tau.map(|t| t.1),
                 spike_share: vitals.spike_share,
@@ -469,6 +480,7 @@ impl Chain {
                 (record.test_accuracy, record.test_nll) = (Some(accuracy), Some(nll));
             }
             self.records.push(record);
+            self.spec.method.recorded(&mut self.arena);
             self.largest_loss = None;
             self.clipped_steps = 0;
         }

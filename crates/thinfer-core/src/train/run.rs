@@ -183,6 +183,7 @@ struct Working {
     saving: Duration,
     saved_step: u64,
     told_of_decoding: bool,
+    told_of_rows: bool,
 }
 
 impl Working {
@@ -221,6 +222,7 @@ impl Working {
             saving: Duration::ZERO,
             saved_step: chain.step(),
             told_of_decoding: false,
+            told_of_rows: false,
             chain,
         })
     }
@@ -257,6 +259,11 @@ impl Working {
             if let Some(speed) = speed {
                 setting.observer.notice(&decoding_note(speed));
                 self.told_of_decoding = true;
+            }
+            let note = rows_note(&self.chain).filter(|_| number == 0 && !self.told_of_rows);
+            if let Some(note) = note {
+                setting.observer.notice(&note);
+                self.told_of_rows = true;
             }
             if told_at.elapsed() > Duration::from_millis(100) || self.chain.is_done() {
                 let (step, record) = (self.chain.step(), self.chain.records().last());
@@ -322,6 +329,18 @@ fn decoding_note(speed: Speed) -> String {
     format!(
         "{rate:.0} images a second are decoded and trained on, and the GPU waits for them {waited:.0} % of the time{advice}"
     )
+}
+
+/// What is said where the steps of the last record read more rows than a batch has.
+fn rows_note(chain: &Chain) -> Option<String> {
+    let (record, batch) = (chain.records().last()?, chain.spec().batch);
+    let rows = record.rows_a_step.filter(|rows| *rows > batch as f64)?;
+    Some(format!(
+        "the noise of batches of {batch} rows is too large to be taken out of the injected noise, so \
+         steps read more rows where it is: {rows:.0} on average up to epoch {}; smaller steps or a \
+         smaller `method.beta1` need fewer, and `method.batch_noise = \"ignore\"` keeps the batch",
+        record.epoch
+    ))
 }
 
 /// Puts the place of the last good state into a message about a run that went wrong.

@@ -7,6 +7,7 @@ use super::chain::ChainSpec;
 use super::cut::Cut;
 use super::freeze::FrozenLayers;
 use super::part::Part;
+use crate::methods::BatchNoise;
 use crate::methods::walker::{Gradients, NetworkTarget};
 use crate::methods::{Method, Tick, Walker};
 
@@ -22,6 +23,8 @@ pub(crate) struct Done {
 pub(crate) struct Stepper {
     plan: Plan,
     part: Option<Smaller>,
+    /// For halves of a step's rows, of which there are so many at most.
+    halves: Option<(usize, Plan)>,
     /// What a method that walks by itself asks for gradients.
     gradients: Option<Gradients>,
 }
@@ -44,20 +47,22 @@ impl Stepper {
             return Ok(Self {
                 plan: Plan::new(&held.in_network(network), batch)?,
                 part: None,
+                halves: None,
                 gradients: None,
             });
         };
         let plan = Plan::new(&held.in_network(&cut.small.network), batch)?;
         let mut part = Part::new(cut, whole);
         part.take_from(whole, true);
-        Ok(Self { plan, part: Some(Smaller { part, table: None }), gradients: None })
+        let part = Some(Smaller { part, table: None });
+        Ok(Self { plan, part, halves: None, gradients: None })
     }
 
     /// For a method that asks for gradients itself, on so many rows.
     pub(crate) fn walking(spec: &ChainSpec, walker: &dyn Walker, rows: usize) -> Result<Self> {
         let plan = Plan::new(&spec.network, rows)?;
         let gradients = Gradients::new(spec.seed, spec.chain, walker, rows, &spec.network)?;
-        Ok(Self { plan, part: None, gradients: Some(gradients) })
+        Ok(Self { plan, part: None, halves: None, gradients: Some(gradients) })
     }
 
     /// Whether all of the network is in use.
@@ -93,7 +98,10 @@ impl Stepper {
         }
         let Some(Smaller { part, table }) = &mut self.part else {
             method.materialize(whole, tick);
-            let loss = self.plan.gradient(whole, data, rows)?;
+            let loss = match method.batch_noise(tick) {
+                Some(noise) => self.by_halves(noise, whole, data, rows)?,
+                None => self.plan.gradient(whole, data, rows)?,
+            };
             if loss.is_finite() {
                 method.update(whole, tick);
             }
@@ -121,12 +129,39 @@ impl Stepper {
         Ok(Done { loss, clipped: 0 })
     }
 
+    /// The gradient of rows, and what their halves tell of its noise. The plan is made for the
+    /// first half and not for a larger one, so that bits follow from the rows alone.
+    fn by_halves(
+        &mut self,
+        noise: &BatchNoise,
+        whole: &mut Arena,
+        data: &Dataset,
+        rows: &[u32],
+    ) -> Result<f64> {
+        let (first, second) = rows.split_at(rows.len().div_ceil(2));
+        let plan = match &mut self.halves {
+            Some((most, plan)) if *most == first.len() => plan,
+            halves => {
+                let plan = Plan::new(self.plan.network(), first.len())?;
+                &mut halves.insert((first.len(), plan)).1
+            }
+        };
+        let of_first = plan.gradient(whole, data, first)?;
+        let (gradient, half) = whole.gradient_and_state(noise.buffer);
+        half.copy_from_slice(gradient);
+        let of_second = plan.gradient(whole, data, second)?;
+        noise.join(whole, [first.len(), second.len()]);
+        let share = first.len() as f64 / rows.len() as f64;
+        Ok(share * of_first + (1.0 - share) * of_second)
+    }
+
     /// Bytes held.
     pub(crate) fn bytes(&self) -> usize {
         let part = self.part.as_ref().map_or(0, |Smaller { part, table }| {
             let table = table.as_ref().map_or(0, Dataset::bytes);
             part.arena.method_bytes() + part.arena.work_bytes() + table
         });
-        self.plan.bytes() + part
+        let halves = self.halves.as_ref().map_or(0, |(_, plan)| plan.bytes());
+        self.plan.bytes() + halves + part
     }
 }

@@ -572,6 +572,7 @@ mod tests {
             total: 1.0,
             clipped_sampling_share: 0.25,
             valid: false,
+            rows_a_step: None,
         });
         let found = case.verdict();
         assert_eq!(found.believe, Belief::No);

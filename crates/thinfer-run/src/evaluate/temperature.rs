@@ -3,7 +3,7 @@
 //!
 //! Mini-batch noise is estimated when a run is evaluated, from a few small batches of training rows
 //! at the last sample of a chain. It needs nothing that the run would have to store, and changes no
-//! bit of it.
+//! bit of it. A run that accounted for it has measured it in every step.
 
 use serde::Serialize;
 use thinfer_core::methods::follow_sizes;
@@ -48,8 +48,13 @@ pub struct Temperature {
     /// Of the injected noise, averaged over weights and chains.
     pub injected: f64,
     /// What the noise of mini-batches adds, estimated at the last sample of a chain; 0 with full
-    /// batches.
+    /// batches. Where it is accounted for: what it has in the steps of the last record, which is
+    /// missing in `injected`.
     pub minibatch: f64,
+    /// Rows that a step of the last record read on average, where mini-batch noise is accounted
+    /// for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rows_a_step: Option<f64>,
     /// The sum of both.
     pub total: f64,
     /// The share of the sampling steps whose gradient was clipped. Sampling steps are those of the
@@ -77,6 +82,10 @@ pub(crate) fn temperature(
     let clock = Clock { steps_per_epoch: rows.div_ceil(batch) as u64, epochs: config.train.epochs };
     let mut heats = Vec::new();
     for (record, sample) in ends.iter().take(MOST_CHAINS) {
+        if let Some(measured) = record.batch_temperature {
+            heats.push(n * measured);
+            continue;
+        }
         let Some(response) = response(config, record, clock, (sample.epoch, rows)) else {
             return Ok(None);
         };
@@ -90,12 +99,14 @@ pub(crate) fn temperature(
     let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len().max(1) as f64;
     let asked: Vec<f64> = ends.iter().map(|(record, _)| record.temperature).collect();
     let (injected, minibatch) = (n * mean(&injected), mean(&heats));
+    let rows_a_step: Option<Vec<f64>> = ends.iter().map(|(r, _)| r.rows_a_step).collect();
     let clipped_sampling_share = clipped_share(results, clock);
     Ok(Some(Temperature {
         asked_for: n * mean(&asked),
         injected,
         minibatch,
         total: injected + minibatch,
+        rows_a_step: rows_a_step.map(|rows| mean(&rows)),
         clipped_sampling_share,
         valid: clipped_sampling_share <= MOST_CLIPPED,
     }))

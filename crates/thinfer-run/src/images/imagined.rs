@@ -68,6 +68,8 @@ pub fn imagined() -> Imagined {
         step_size: 0.5 * (1.0 + (std::f64::consts::PI * (epoch % 10) as f64 / 10.0).cos()),
         temperature: 1e-6,
         effective_temperature: Some(0.9e-6),
+        batch_temperature: None,
+        rows_a_step: None,
         tau_mean: Some(0.5 + 0.005 * epoch as f64),
         tau_sd: Some(0.0),
         spike_share: 0.3 + 0.02 * epoch as f64,

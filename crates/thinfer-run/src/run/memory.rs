@@ -2,6 +2,7 @@
 
 use thinfer_core::classify::{self, largest};
 use thinfer_core::device::Device;
+use thinfer_core::methods::Tick;
 use thinfer_core::posterior;
 use thinfer_core::train::{ChainSpec, Examples, division, orders_ahead};
 use thinfer_data::memory::{human_bytes, resident_memory};
@@ -125,6 +126,15 @@ pub(super) fn method_bytes(spec: &ChainSpec) -> u64 {
     weights.saturating_mul(4 * (1 + spec.method.state_buffers() as u64) + 1).saturating_add(numbers)
 }
 
+/// Whether steps account for mini-batch noise, so that they may read up to all rows.
+fn accounts(spec: &ChainSpec) -> bool {
+    let clock = spec.clock;
+    // The last step is one with noise, if any is.
+    let step = clock.total_steps().saturating_sub(1);
+    let rates = spec.schedules.at(step, clock);
+    spec.method.batch_noise(Tick { step, epoch: clock.epoch(step), rates }).is_some()
+}
+
 /// All samples of a chain with their masks.
 fn samples_bytes(spec: &ChainSpec) -> u64 {
     let one = 5 * weights_of(&spec.network) + 4 * spec.network.stats().len() as u64;
@@ -148,6 +158,11 @@ fn chain_bytes(spec: &ChainSpec, work: &Work, threads: usize) -> u64 {
     let mut plans = 0;
     if on_cpu {
         plans = Plan::bytes_of(network, spec.batch, Passes::ForwardAndBack);
+        if accounts(spec) {
+            // Halves of up to all rows, and the rows that are drawn.
+            let half = Plan::bytes_of(network, work.train_rows.div_ceil(2), Passes::ForwardAndBack);
+            plans = plans.saturating_add(half).saturating_add(8 * work.train_rows as u64);
+        }
     }
     if let Some(image) = &work.image {
         let judged = if on_cpu { judging_bytes(network, work) } else { Judging::default() };

@@ -233,6 +233,7 @@ mod tests {
             asked_for: 1.0,
             injected: 0.01,
             minibatch: 12.5,
+            rows_a_step: None,
             total: 12.51,
             clipped_sampling_share: 0.0,
             valid: true,

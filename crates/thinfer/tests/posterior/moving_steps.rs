@@ -56,7 +56,7 @@ impl Sampler {
                     clip: None,
                     follow: true,
                 };
-                Box::new(CsgmcmcMethod { config, cycles: Vec::new(), key })
+                Box::new(CsgmcmcMethod { config, cycles: Vec::new(), key, batch_noise: None })
             }
         }
     }

@@ -70,7 +70,7 @@ fn the_limit_looks_at_live_weights_alone() {
         initial_momentum: 0.0,
         clip: Some(1.0),
     };
-    let method = SghmcMethod { config, key: Key::new(1, 0, Stream::Sampler) };
+    let method = SghmcMethod { config, key: Key::new(1, 0, Stream::Sampler), batch_noise: None };
     let rates = Rates {
         step_size: 0.5,
         step_size_before: 0.5,

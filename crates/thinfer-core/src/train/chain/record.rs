@@ -15,6 +15,13 @@ pub struct Record {
     pub temperature: f64,
     /// The temperature of the injected noise, averaged over weights.
     pub effective_temperature: Option<f64>,
+    /// The temperature of the noise of mini-batches, averaged over weights and over the steps since
+    /// the last record, where it is measured and that much less is injected.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub batch_temperature: Option<f64>,
+    /// Rows that a step read on average since the last record, where the method chooses them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rows_a_step: Option<f64>,
     /// Mean of τ over weights.
     pub tau_mean: Option<f64>,
     /// Standard deviation of τ over weights.

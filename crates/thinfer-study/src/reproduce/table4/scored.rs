@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use thinfer_core::methods::{Method, Tick, Vitals};
+use thinfer_core::methods::{BatchNoise, Method, Tick, Vitals};
 use thinfer_core::prune::{Course, KEEP};
 use thinfer_core::train::ChainSpec;
 use thinfer_data::Result;
@@ -91,6 +91,10 @@ impl Method for Scored {
         self.method.epoch(arena, tick);
     }
 
+    fn recorded(&self, arena: &mut Arena) {
+        self.method.recorded(arena);
+    }
+
     fn reads_state(&self, epoch: usize) -> bool {
         self.method.reads_state(epoch)
     }
@@ -105,6 +109,10 @@ impl Method for Scored {
 
     fn course(&self, epoch: usize) -> Course {
         self.method.course(epoch)
+    }
+
+    fn batch_noise(&self, tick: Tick) -> Option<&BatchNoise> {
+        self.method.batch_noise(tick)
     }
 
     fn needs_host(&self) -> Option<&'static str> {
