@@ -86,7 +86,6 @@ fn smile_recovers_the_posterior_of_a_regression() {
         let (measured, error) = temperature(&network, &data, 0.02, &results[0].snapshots);
         let words = format!("{rows} rows, {batch} a move: {measured:.3} ± {error:.3}");
         assert!((measured - 1.0).abs() < 0.05 + 3.0 * error && error < 0.05, "{words}");
-        eprintln!("{words}");
     }
 }
 
