@@ -131,10 +131,13 @@ fn number_loss(model: &ModelConfig, count_mean: Option<f64>) -> Result<Loss> {
     };
     let refuse = |problem: &str| Err(Error::config("model.likelihood", problem));
     Ok(match (model.likelihood, count_mean) {
-        (None | Some(Likelihood::Normal), None) => Loss::Gaussian { scale },
+        // What was left to the rows is chosen before; without them it is the plainer one.
+        (None | Some(Likelihood::Normal | Likelihood::ByValidation), None) => {
+            Loss::Gaussian { scale }
+        }
         (Some(Likelihood::StudentT), None) => Loss::StudentT { scale, dof: model.dof },
         (Some(Likelihood::Poisson), Some(mean)) => Loss::Poisson { log_mean: mean.ln() },
-        (None | Some(Likelihood::NegativeBinomial), Some(mean)) => {
+        (None | Some(Likelihood::NegativeBinomial | Likelihood::ByValidation), Some(mean)) => {
             Loss::NegativeBinomial { log_mean: mean.ln(), scale }
         }
         (Some(_), None) => return refuse("is one of counts; give data.task = \"counts\" too"),

@@ -8,6 +8,7 @@ pub mod evaluate;
 pub mod evaluated;
 pub mod experiment;
 pub mod images;
+mod likelihood;
 pub mod predict;
 pub mod registry;
 pub mod run;

@@ -36,6 +36,7 @@ use crate::config::Config;
 use crate::drawing;
 use crate::evaluate::{agreement_in_training, blown_up_chains, untrained_loss};
 use crate::experiment::{Problem, ProblemInputs, build_network, chain_specs};
+use crate::likelihood;
 pub use thinfer_data::files::Claim;
 
 /// What to do when the folder is already there.
@@ -172,6 +173,11 @@ impl RunInfo {
         all.kept(&self.sample_rule(results))
     }
 
+    /// The configuration with what was chosen when the run began.
+    fn trained(&self) -> Config {
+        likelihood::as_trained(&self.config, &self.network)
+    }
+
     /// How a table becomes inputs, or that this run has images.
     pub fn table(&self) -> Result<&TableInputs> {
         let problem = "the run was trained on images, not on a table";
@@ -254,9 +260,13 @@ pub fn train_and_hold(
     control: &Control<'_>,
     threads: usize,
 ) -> Result<(Run, Claim)> {
-    folder::look(config, folder, mode, &Silent)?;
+    let there = folder::look(config, folder, mode, &Silent)?;
     let data = Data::load(&config.data, config.seed)?;
-    let specs = chain_specs(config, &data)?;
+    let (resolved, choice) = match there {
+        Some(there) => (likelihood::as_trained(config, &there.network), None),
+        None => likelihood::choose(config, &data)?,
+    };
+    let specs = chain_specs(&resolved, &data)?;
     let mut info = describe(config, &data, &specs, control)?;
     let work = Work::of((&data).into(), info.rows.2, control.device, threads);
     let plan = MemoryPlan::new(&specs, &work);
@@ -265,6 +275,7 @@ pub fn train_and_hold(
     let notice = |note: &String| control.observer.notice(note);
     let of_draws = drawing::notes(config, info.rows.0);
     data.notes().iter().chain(&info.unreadable.notes()).chain(&of_draws).for_each(notice);
+    choice.iter().for_each(|choice| control.observer.notice(&choice.to_string()));
     fs::create_dir_all(folder).map_err(|e| Error::file("create", folder, e))?;
     let claimed = claim(folder)?;
     // Another program may have trained here while the data was loaded.
@@ -349,7 +360,7 @@ pub fn open(folder: &Path, observer: &dyn Observer) -> Result<Run> {
             "the data that the run was trained on has changed; restore it to look at this run",
         ));
     }
-    let results = load_results(chain_specs(&info.config, &data)?, folder, observer)?;
+    let results = load_results(chain_specs(&info.trained(), &data)?, folder, observer)?;
     Ok(Run { info, data, results, seconds: 0.0 })
 }
 
@@ -382,11 +393,11 @@ fn bare_specs(info: &RunInfo) -> Result<Vec<ChainSpec>> {
     match &info.inputs {
         Inputs::Table(TableInputs { schema, groups, names }) => {
             let data = Bundle::stand_in(schema, groups, names, train_rows, fingerprint)?;
-            chain_specs(&info.config, &data)
+            chain_specs(&info.trained(), &data)
         }
         Inputs::Images(ImageInputs { shape, classes, .. }) => {
             let inputs = ProblemInputs::Image { shape: *shape, classes: classes.len() };
-            chain_specs(&info.config, Problem { train_rows, fingerprint, inputs })
+            chain_specs(&info.trained(), Problem { train_rows, fingerprint, inputs })
         }
     }
 }

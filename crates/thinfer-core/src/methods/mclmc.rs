@@ -248,6 +248,27 @@ impl Memory {
     }
 }
 
+/// What a chain found while it looked for a start.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Start {
+    /// The smallest mean loss of the rows that it held out, without the prior.
+    pub held_out_loss: f64,
+    /// Whether these rows got worse, so that nothing better is to come.
+    pub has_ended: bool,
+    /// Whether the chain moves already.
+    pub moves: bool,
+}
+
+/// The same from the numbers that a chain of this method keeps.
+pub fn start(numbers: &[f64]) -> Option<Start> {
+    let m = Memory::read(numbers)?;
+    Some(Start {
+        held_out_loss: m.best_loss,
+        has_ended: m.stopped > 0.0,
+        moves: m.u.iter().any(|u| *u != 0.0),
+    })
+}
+
 /// MCLMC with the key of its noise.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MclmcMethod {
@@ -578,6 +599,7 @@ posterior.burn_in = 0.5
 model.hidden = [50]
 model.activation = "tanh"
 model.noise = "learned"
+model.likelihood = "by-validation"
 prior.sd = 1.2
 prior.scale = "fan-in"
 prior.noise_sd = 0.2

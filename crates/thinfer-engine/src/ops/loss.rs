@@ -127,6 +127,22 @@ impl Loss {
         }
     }
 
+    /// What the loss of a row leaves out of its negative log-likelihood, besides what depends on the
+    /// target alone. With it the losses of a row under two likelihoods can be compared.
+    pub fn left_out(&self) -> f64 {
+        match self {
+            Loss::Gaussian { .. } => 0.5 * std::f64::consts::TAU.ln(),
+            Loss::StudentT { dof, .. } => {
+                let of_dof = ln_gamma(0.5 * dof) - ln_gamma(0.5 * (dof + 1.0));
+                of_dof + 0.5 * (dof * std::f64::consts::PI).ln()
+            }
+            Loss::Bernoulli
+            | Loss::CrossEntropy { .. }
+            | Loss::Poisson { .. }
+            | Loss::NegativeBinomial { .. } => 0.0,
+        }
+    }
+
     /// Whether the target is a class.
     pub fn has_classes(&self) -> bool {
         matches!(self, Loss::Bernoulli | Loss::CrossEntropy { .. })
@@ -320,6 +336,19 @@ mod tests {
 
     /// From scipy 1.17: `-t.logpdf(1.5, 4, loc=0.3, scale=0.7)`, `-poisson.logpmf(3, 2.5)`,
     /// `-nbinom.logpmf(3, 4, 4 / 6.5)` (φ = 4, σ = 1/2), with the constants put back.
+    #[test]
+    fn densities_of_numbers_have_the_integral_one() {
+        let student = |dof| Loss::StudentT { scale: Scale::Known(0.7), dof };
+        for loss in [Loss::gaussian(0.7), student(4.0), student(30.0)] {
+            let density = |at: i32| {
+                let row = loss.of_zero(f64::from(at) * 0.01);
+                0.01 * (-row - loss.left_out()).exp()
+            };
+            let whole: f64 = (-10_000..10_000).map(density).sum();
+            assert!((whole - 1.0).abs() < 1e-4, "{loss:?}: {whole}");
+        }
+    }
+
     #[test]
     fn likelihoods_of_robust_regression_and_of_counts_are_those_of_scipy() {
         let t = Loss::StudentT { scale: Scale::Known(0.7), dof: 4.0 };

@@ -42,8 +42,12 @@ section! {
         },
 
         /// what a number is like around its prediction; absent: normal, of counts negative-binomial
+        ///
+        /// `"by-validation"` compares two of them on rows that are held out: normal and student-t,
+        /// of counts negative-binomial and poisson
         likelihood: Option<Likelihood> {
-            Kind::Choice(&["normal", "student-t", "poisson", "negative-binomial"]), later: LeftOut
+            Kind::Choice(&["normal", "student-t", "poisson", "negative-binomial", "by-validation"]),
+            later: LeftOut
         },
 
         /// degrees of freedom of likelihood = "student-t": fewer forgive outliers more
@@ -60,6 +64,20 @@ pub enum Likelihood {
     StudentT,
     Poisson,
     NegativeBinomial,
+    ByValidation,
+}
+
+impl Likelihood {
+    /// Its word in a configuration.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Normal => "normal",
+            Self::StudentT => "student-t",
+            Self::Poisson => "poisson",
+            Self::NegativeBinomial => "negative-binomial",
+            Self::ByValidation => "by-validation",
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
