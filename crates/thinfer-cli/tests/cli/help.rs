@@ -432,9 +432,9 @@ fn methods_are_listed_with_their_settings() {
     csgld: cSGLD: Langevin dynamics with a cyclical step size
     docs/csgmcmc.md
 
-    method.sampling_epochs
-        epochs with noise at the end of each cycle of cSGLD and cSGHMC; absent: all
-        a whole number from 1 on
+    method.batch_noise
+        whether the noise of mini-batches is measured and taken out of the injected
+        noise
     ");
     assert_snapshot!(workspace.fails(2, &["methods", "adam"]), @"error: `adam`: is no method; known are em-mcmc, sghmc, cv-adam, sgd, csgld, csghmc, dpf-lin, sm, dsr, rank1, ivon, mclmc, nuts, smile, splbnn, svbnn, lasso, stochastic-gates");
 }
