@@ -6,8 +6,9 @@ use thinfer_data::{Error, Result};
 use thinfer_engine::Arena;
 use thinfer_engine::noise::Key as NoiseKey;
 
-use super::registry::{Choices, Declaration, Setup, When};
-use super::walker::{Decay, Energy, Part, Target, Walker};
+use super::descent::{Adam, Descent};
+use super::registry::{Declaration, Setup, When};
+use super::walker::{self, Decay, Energy, Part, Target, Walker};
 use super::{Method, Tick, Vitals};
 use crate::keys::{Kind, key};
 use crate::prune::ALIVE;
@@ -138,31 +139,6 @@ impl StepFit {
     }
 }
 
-/// Adam (Kingma & Ba 2015) in double precision.
-pub(super) struct Adam {
-    /// The mean gradient.
-    pub(super) first: Vec<f64>,
-    /// The mean squared gradient.
-    pub(super) second: Vec<f64>,
-    pub(super) steps: f64,
-}
-
-impl Adam {
-    /// m ← m + (1 − β₁)(g − m),  v ← v + (1 − β₂)(g² − v),  x ← x − l m̂ / (√v̂ + 10⁻⁸)
-    pub(super) fn step(&mut self, x: &mut [f64], gradient: &[f64], rate: f64) {
-        const BETA: [f64; 2] = [0.9, 0.999];
-        self.steps += 1.0;
-        let unbias = BETA.map(|beta| 1.0 / (1.0 - beta.powf(self.steps)));
-        for i in 0..x.len() {
-            let g = gradient[i];
-            self.first[i] += (1.0 - BETA[0]) * (g - self.first[i]);
-            self.second[i] += (1.0 - BETA[1]) * (g * g - self.second[i]);
-            let size = (self.second[i] * unbias[1]).sqrt() + 1e-8;
-            x[i] -= rate * self.first[i] * unbias[0] / size;
-        }
-    }
-}
-
 /// Numbers beside those of each weight.
 const SCALARS: usize = 16;
 /// Vectors of the length of the weights.
@@ -176,20 +152,14 @@ struct Memory {
     u: Vec<f64>,
     /// The scale of each weight.
     scale: Vec<f64>,
-    /// Its means, then the sums of the weights and of their squares.
-    adam: Adam,
-    /// The weights with the smallest loss of rows that were held out.
-    best: Vec<f64>,
-    best_loss: f64,
-    /// Epochs of Adam since then.
-    since_best: f64,
+    /// The means of its Adam are the sums of the weights and of their squares afterwards.
+    descent: Descent,
     fit: StepFit,
     counted: f64,
     /// Energy errors of the sampling moves: sum of squares and count.
     errors: f64,
     moves: f64,
     failures: f64,
-    stopped: f64,
     loss: f64,
 }
 
@@ -204,26 +174,29 @@ impl Memory {
             x,
             u,
             scale,
-            adam: Adam { first, second, steps: s[2] },
-            best,
-            best_loss: s[0],
-            since_best: s[1],
+            descent: Descent {
+                adam: Adam { first, second, steps: s[2] },
+                best,
+                best_loss: s[0],
+                since_best: s[1],
+                stopped: s[11],
+            },
             fit: StepFit { step: s[3], most: s[4], fit: s[5], weight: s[6] },
             counted: s[7],
             errors: s[8],
             moves: s[9],
             failures: s[10],
-            stopped: s[11],
             loss: s[12],
         })
     }
 
     fn write(self) -> Vec<f64> {
         let StepFit { step, most, fit, weight } = self.fit;
-        let Adam { first, second, steps } = self.adam;
+        let Descent { adam, best, best_loss, since_best, stopped } = self.descent;
+        let Adam { first, second, steps } = adam;
         let scalars = [
-            self.best_loss,
-            self.since_best,
+            best_loss,
+            since_best,
             steps,
             step,
             most,
@@ -233,14 +206,14 @@ impl Memory {
             self.errors,
             self.moves,
             self.failures,
-            self.stopped,
+            stopped,
             self.loss,
             0.0,
             0.0,
             0.0,
         ];
         let mut numbers = self.x;
-        for part in [self.u, self.scale, first, second, self.best] {
+        for part in [self.u, self.scale, first, second, best] {
             numbers.extend(part);
         }
         numbers.extend(scalars);
@@ -263,8 +236,8 @@ pub struct Start {
 pub fn start(numbers: &[f64]) -> Option<Start> {
     let m = Memory::read(numbers)?;
     Some(Start {
-        held_out_loss: m.best_loss,
-        has_ended: m.stopped > 0.0,
+        held_out_loss: m.descent.best_loss,
+        has_ended: m.descent.stopped > 0.0,
         moves: m.u.iter().any(|u| *u != 0.0),
     })
 }
@@ -306,43 +279,17 @@ impl MclmcMethod {
         }
     }
 
-    /// Adam on the rows that are fitted, until those held out get worse.
-    fn start_epoch(&self, m: &mut Memory, energy: &mut Energy<'_>) -> Result<()> {
-        const PATIENCE: f64 = 10.0;
-        if m.stopped > 0.0 {
-            return Ok(());
-        }
-        let mut gradient = vec![0.0; m.x.len()];
-        for _ in 0..self.config.moves {
-            energy.at(Part::Fitted, &m.x, &mut gradient)?;
-            gradient.iter_mut().for_each(|g| *g *= energy.temperature);
-            m.adam.step(&mut m.x, &gradient, self.config.learning_rate);
-        }
-        let (_, loss) = energy.at(Part::HeldOut, &m.x, &mut gradient)?;
-        m.since_best += 1.0;
-        if loss < m.best_loss {
-            m.best_loss = loss;
-            m.since_best = 0.0;
-            m.best.copy_from_slice(&m.x);
-        } else if m.since_best >= PATIENCE || !loss.is_finite() {
-            m.stopped = 1.0;
-        }
-        Ok(())
-    }
-
     /// Begins to move: from the best start, in a random direction.
     fn begin(&self, m: &mut Memory) {
         let d = m.x.len() as f64;
-        if m.best_loss.is_finite() {
-            m.x.copy_from_slice(&m.best);
-        }
+        m.descent.take_best(&mut m.x);
         let mut noise = vec![0.0f32; m.x.len()];
         self.key.normals(u64::MAX >> 16, 0, &mut noise);
         m.u.fill(0.0);
         m.u[0] = 1.0;
         refresh(&mut m.u, &noise, 20.0);
-        m.adam.first.fill(0.0);
-        m.adam.second.fill(0.0);
+        m.descent.adam.first.fill(0.0);
+        m.descent.adam.second.fill(0.0);
         m.fit = StepFit::from(0.01 * d.sqrt());
     }
 
@@ -351,8 +298,8 @@ impl MclmcMethod {
         let n = m.counted.max(1.0);
         let mut ratio = 0.0;
         for i in 0..m.x.len() {
-            let mean = m.adam.first[i] / n;
-            let variance = (m.adam.second[i] / n - mean * mean).max(0.0);
+            let mean = m.descent.adam.first[i] / n;
+            let variance = (m.descent.adam.second[i] / n - mean * mean).max(0.0);
             // As Stan does: a little towards a small common scale, where there is little to go by.
             let variance = n / (n + 5.0) * variance + 1e-3 * 5.0 / (n + 5.0);
             m.scale[i] = variance.sqrt();
@@ -403,8 +350,8 @@ impl MclmcMethod {
         refresh(&mut m.u, work.noise, step / (self.config.persistence * length(d, phase)));
         if phase == Phase::Scales {
             for i in 0..m.x.len() {
-                m.adam.first[i] += m.x[i];
-                m.adam.second[i] += m.x[i] * m.x[i];
+                m.descent.adam.first[i] += m.x[i];
+                m.descent.adam.second[i] += m.x[i] * m.x[i];
             }
             m.counted += 1.0;
         }
@@ -451,11 +398,12 @@ impl Walker for MclmcMethod {
         if tick.step == 0 {
             m.x = arena.weights().iter().map(|w| f64::from(*w)).collect();
             m.scale.fill(1.0);
-            m.best_loss = f64::INFINITY;
+            m.descent.best_loss = f64::INFINITY;
         }
         let phase = self.phase(tick.epoch);
         if phase == Phase::Start {
-            self.start_epoch(&mut m, &mut energy)?;
+            let parts = std::iter::repeat_n(Part::Fitted, self.config.moves);
+            m.descent.epoch(&mut m.x, parts, self.config.learning_rate, &mut energy)?;
             let mut gradient = vec![0.0; m.x.len()];
             m.loss = energy.at(Part::All, &m.x, &mut gradient)?.1;
         } else {
@@ -606,7 +554,7 @@ prior.noise_sd = 0.2
 "#,
         ),
     ],
-    check: Some(check),
+    check: Some(walker::check),
     network: None,
     kernels: &[],
     build: |setup| {
@@ -649,14 +597,6 @@ const BUDGET: f64 = 120.0;
 /// With fewer, epochs are too short to forget a sample; with more, a run ends later than it must.
 const FEWEST_MOVES: usize = 5;
 const MOST_MOVES: usize = 200;
-
-fn check(choices: &Choices<'_>) -> Result<()> {
-    if choices.images {
-        let problem = "is \"mclmc\", which is for tables; \"sghmc\" samples image networks";
-        return Err(Error::config("method.kind", problem));
-    }
-    Ok(())
-}
 
 #[cfg(test)]
 mod tests {

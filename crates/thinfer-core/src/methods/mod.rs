@@ -10,6 +10,7 @@
 pub mod batch_noise;
 pub mod csgmcmc;
 pub mod cv_adam;
+mod descent;
 pub mod dpf_lin;
 pub mod dsr;
 pub mod em_mcmc;

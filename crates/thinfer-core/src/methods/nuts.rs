@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use thinfer_data::{Error, Result};
+use thinfer_data::Result;
 use thinfer_engine::Arena;
 use thinfer_engine::noise::{Key as NoiseKey, Stream};
 
-use super::registry::{Choices, Declaration, When};
-use super::walker::{Decay, Energy, Part, Target, Walker};
+use super::registry::{Declaration, When};
+use super::walker::{self, Decay, Energy, Part, Target, Walker};
 use super::{Method, Tick, Vitals};
 use crate::keys::{Kind, key};
 use crate::prune::ALIVE;
@@ -531,7 +531,7 @@ train.samples_per_cycle = 1000
 posterior.burn_in = 0.0
 "#,
     )],
-    check: Some(check),
+    check: Some(walker::check),
     network: None,
     kernels: &[],
     build: |setup| {
@@ -545,14 +545,6 @@ posterior.burn_in = 0.0
         Ok(Arc::new(NutsMethod { config, key: setup.key }))
     },
 };
-
-fn check(choices: &Choices<'_>) -> Result<()> {
-    if choices.images {
-        let problem = "is \"nuts\", which is for tables; \"sghmc\" samples image networks";
-        return Err(Error::config("method.kind", problem));
-    }
-    Ok(())
-}
 
 #[cfg(test)]
 mod tests {

@@ -6,9 +6,10 @@ use thinfer_data::{Error, Result};
 use thinfer_engine::Arena;
 use thinfer_engine::noise::Key as NoiseKey;
 
-use super::mclmc::{Adam, StepFit, turn};
-use super::registry::{Choices, Declaration, Setup, When};
-use super::walker::{Decay, Energy, Part, Target, Walker};
+use super::descent::{Adam, Descent};
+use super::mclmc::{StepFit, turn};
+use super::registry::{Declaration, Setup, When};
+use super::walker::{self, Decay, Energy, Part, Target, Walker};
 use super::{Method, Tick, Vitals};
 use crate::keys::{Kind, key};
 use crate::prune::ALIVE;
@@ -83,18 +84,12 @@ struct Memory {
     u: Vec<f64>,
     /// D
     scale: Vec<f64>,
-    adam: Adam,
-    /// The weights with the smallest loss of rows that were held out.
-    best: Vec<f64>,
+    descent: Descent,
     /// Sums of ½ (difference of ∇S between two batches)², then V.
     variance: Vec<f64>,
-    best_loss: f64,
-    /// Epochs of Adam since then.
-    since_best: f64,
     fit: StepFit,
     /// Differences in the sums.
     counted: f64,
-    stopped: f64,
     failures: f64,
     loss: f64,
 }
@@ -111,14 +106,16 @@ impl Memory {
             x,
             u,
             scale,
-            adam: Adam { first, second, steps: s[2] },
-            best,
+            descent: Descent {
+                adam: Adam { first, second, steps: s[2] },
+                best,
+                best_loss: s[0],
+                since_best: s[1],
+                stopped: s[8],
+            },
             variance,
-            best_loss: s[0],
-            since_best: s[1],
             fit: StepFit { step: s[3], most: s[4], fit: s[5], weight: s[6] },
             counted: s[7],
-            stopped: s[8],
             failures: s[9],
             loss: s[10],
         })
@@ -126,23 +123,24 @@ impl Memory {
 
     fn write(self) -> Vec<f64> {
         let StepFit { step, most, fit, weight } = self.fit;
+        let Descent { adam, best, best_loss, since_best, stopped } = self.descent;
+        let Adam { first, second, steps } = adam;
         let scalars = [
-            self.best_loss,
-            self.since_best,
-            self.adam.steps,
+            best_loss,
+            since_best,
+            steps,
             step,
             most,
             fit,
             weight,
             self.counted,
-            self.stopped,
+            stopped,
             self.failures,
             self.loss,
             0.0,
         ];
         let mut numbers = self.x;
-        let Adam { first, second, .. } = self.adam;
-        for part in [self.u, self.scale, first, second, self.best, self.variance] {
+        for part in [self.u, self.scale, first, second, best, self.variance] {
             numbers.extend(part);
         }
         numbers.extend(scalars);
@@ -195,36 +193,10 @@ impl SmileMethod {
         })
     }
 
-    /// Adam on the rows that are fitted, until those held out get worse.
-    fn start_epoch(&self, m: &mut Memory, epoch: u64, energy: &mut Energy<'_>) -> Result<()> {
-        const PATIENCE: f64 = 10.0;
-        if m.stopped > 0.0 {
-            return Ok(());
-        }
-        let mut gradient = vec![0.0; m.x.len()];
-        for part in self.batches(epoch, true) {
-            energy.at(part, &m.x, &mut gradient)?;
-            gradient.iter_mut().for_each(|g| *g *= energy.temperature);
-            m.adam.step(&mut m.x, &gradient, self.config.learning_rate);
-        }
-        let (_, loss) = energy.at(Part::HeldOut, &m.x, &mut gradient)?;
-        m.since_best += 1.0;
-        if loss < m.best_loss {
-            m.best_loss = loss;
-            m.since_best = 0.0;
-            m.best.copy_from_slice(&m.x);
-        } else if m.since_best >= PATIENCE || !loss.is_finite() {
-            m.stopped = 1.0;
-        }
-        Ok(())
-    }
-
     /// Begins to move: from the best start, in a random direction.
     fn begin(&self, m: &mut Memory) {
         let d = m.x.len();
-        if m.best_loss.is_finite() {
-            m.x.copy_from_slice(&m.best);
-        }
+        m.descent.take_best(&mut m.x);
         let mut noise = vec![0.0f32; d];
         self.key.normals(u64::MAX >> 16, 0, &mut noise);
         m.u.fill(0.0);
@@ -350,11 +322,12 @@ impl Walker for SmileMethod {
         if tick.step == 0 {
             m.x = arena.weights().iter().map(|w| f64::from(*w)).collect();
             m.scale.fill(1.0);
-            m.best_loss = f64::INFINITY;
+            m.descent.best_loss = f64::INFINITY;
         }
         let phase = self.phase(tick.epoch);
         if phase == Phase::Start {
-            self.start_epoch(&mut m, tick.step, &mut energy)?;
+            let parts = self.batches(tick.step, true);
+            m.descent.epoch(&mut m.x, parts, self.config.learning_rate, &mut energy)?;
             m.loss = energy.at(Part::All, &m.x, &mut vec![0.0; d])?.1;
         } else {
             let before = tick.epoch.checked_sub(1).map(|epoch| self.phase(epoch));
@@ -473,7 +446,7 @@ prior.noise_sd = 0.2
 "#,
         ),
     ],
-    check: Some(check),
+    check: Some(walker::check),
     network: None,
     kernels: &[],
     build,
@@ -499,14 +472,6 @@ fn build(setup: &Setup<'_>) -> Result<Arc<dyn Method>> {
         decay: Decay::of(setup.prior, setup.network.params(), setup.train_rows),
     };
     Ok(Arc::new(SmileMethod { config, key: setup.key }))
-}
-
-fn check(choices: &Choices<'_>) -> Result<()> {
-    if choices.images {
-        let problem = "is \"smile\", which is for tables; \"sghmc\" samples image networks";
-        return Err(Error::config("method.kind", problem));
-    }
-    Ok(())
 }
 
 #[cfg(test)]

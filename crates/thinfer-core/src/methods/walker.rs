@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use thinfer_data::Result;
+use thinfer_data::{Error, Result};
 use thinfer_engine::noise::{Key, Stream};
 use thinfer_engine::{Arena, Dataset, EngineError, ExactPlan, Network, ParamTable, Plan, Role};
 
 use super::Tick;
+use super::registry::Choices;
 use super::settings::{PriorConfig, PriorScale};
 
 /// The share of the rows that [`Part::HeldOut`] has.
@@ -54,6 +55,17 @@ pub trait Walker: Send + Sync {
 
     /// Makes a step and leaves the weights where it ended. Returns the mean loss there.
     fn step(&self, arena: &mut Arena, tick: Tick, target: &mut dyn Target) -> Result<f64>;
+}
+
+/// What all walkers refuse.
+pub(super) fn check(choices: &Choices<'_>) -> Result<()> {
+    if choices.images {
+        let name = choices.method.kind.name();
+        let problem =
+            format!("is \"{name}\", which is for tables; \"sghmc\" samples image networks");
+        return Err(Error::config("method.kind", problem));
+    }
+    Ok(())
 }
 
 /// The weight decay of each weight: wdᵢ = 1/(sdᵢ² N).
