@@ -18,7 +18,7 @@ use crate::context::Flags;
 {usage-heading} {usage}
 {all-args}
 Examples:
-  thinfer train configs/example1.toml"
+  thinfer train houses.csv --target price"
 )]
 pub(crate) struct Cli {
     #[command(flatten)]

@@ -19,6 +19,7 @@ mod progress;
 mod run_folder;
 mod shell;
 mod signals;
+mod source;
 mod sparkline;
 mod summary;
 mod terminal;

@@ -82,6 +82,13 @@ crate::section! {
         /// height and width that your own images are cropped and resized to
         image_size: usize { Kind::Integer(8, 4096), default: 224 },
 
+        /// whether your own images are all decoded once and kept in memory, in the size of
+        /// `data.image_size`
+        ///
+        /// In training they are then cropped like published image sets (`data.crop_padding`), and not
+        /// at random sizes. Small images that have this size already always are
+        hold: bool { Kind::Switch, default: false, later: LeftOut },
+
         /// border of zeros around an image before a random crop, for published image sets
         ///
         /// Absent: 4 for CIFAR, 2 for MNIST and Fashion-MNIST
@@ -136,7 +143,7 @@ const OF_TABLES: &[&str] =
     &["path", "target", "task", "holdout", "split", "test_path", "folds", "fold"];
 const OF_PUBLISHED: &[&str] = &["path", "crop_padding", "flip"];
 const OF_OWN_IMAGES: &[&str] =
-    &["path", "crop_padding", "flip", "seed", "holdout", "image_size", "skip_at_most"];
+    &["path", "crop_padding", "flip", "seed", "holdout", "image_size", "hold", "skip_at_most"];
 
 impl DataKind {
     /// The names of all kinds.

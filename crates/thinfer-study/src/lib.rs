@@ -11,6 +11,7 @@ pub mod folds;
 pub mod fuzzing;
 pub mod linear;
 pub mod machine;
+pub mod proposal;
 pub mod report;
 pub mod reproduce;
 pub mod select;

@@ -10,6 +10,7 @@ mod diagnose;
 mod doctor;
 mod eval;
 mod export;
+mod init;
 mod methods;
 mod predict;
 mod report;
@@ -43,6 +44,7 @@ macro_rules! commands {
 
 commands! {
     Data: data,
+    Init: init,
     Train: train,
     Select: select,
     Reproduce: reproduce,

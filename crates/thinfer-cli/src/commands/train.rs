@@ -3,31 +3,41 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
+use thinfer::Error;
 use thinfer::config::Config;
 use thinfer::finish::{Files, Keys, finish, to_json};
 use thinfer::run::{self, Control, Mode};
 
 use crate::context::Context;
-use crate::device::DeviceArgs;
+use crate::device::{Chosen, DeviceArgs};
 use crate::progress::Progress;
+use crate::source::{self, Asked, Source};
 use crate::{evaluated_run, interrupt, shell, summary};
 
-/// Train and prune a network, from one configuration file
+/// Train on a table, on a folder of images, or as settings in a file say
 #[derive(clap::Args)]
 #[command(after_help = "\
 Ctrl-C stops after a checkpoint; --resume goes on to the same bits.
-
 Examples:
-  thinfer train configs/example1.toml
-  thinfer train configs/example1.toml --set chains=4 --set seed=2 \\
-      --out runs/four")]
+  thinfer train houses.csv --target price
+  thinfer train configs/example1.toml --set chains=4 --out runs/four")]
 pub(crate) struct Args {
-    /// The settings, as TOML; docs/config.md lists them
-    config: PathBuf,
+    /// A table, a folder of images, or settings as TOML
+    #[arg(value_name = "DATA|CONFIG")]
+    source: PathBuf,
+    /// The column of a table to predict
+    #[arg(long, value_name = "COLUMN")]
+    target: Option<String>,
+    /// Time for the training of a table or of images
+    #[arg(long, allow_negative_numbers = true, conflicts_with = "resume")]
+    minutes: Option<f64>,
+    /// Only say what would be done, and how long it takes
+    #[arg(long, conflicts_with_all = ["resume", "force"])]
+    dry_run: bool,
     /// Change a setting, such as `train.epochs=500`
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
-    /// The folder of the run [default: runs/NAME for NAME.toml]
+    /// The folder of the run [default: runs/NAME]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Go on with the run in the folder
@@ -41,9 +51,14 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<()> {
-    let config = Config::read(&args.config, &args.set)?;
+    let source = Source::of(&args.source)?;
+    let folder = args.folder(source);
+    if args.dry_run && source == Source::Settings {
+        return Err(dry_run_of_settings().into());
+    }
+    let chosen = args.device.choose()?;
+    let Some(config) = args.config(source, &folder, &chosen, context)? else { return Ok(()) };
     config.notices().iter().for_each(|notice| context.notice(notice));
-    let folder = args.folder();
     let mode = match (args.resume, args.force) {
         (true, _) => Mode::Resume,
         (_, true) => Mode::Force,
@@ -52,7 +67,6 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<()> {
     if args.resume && !folder.join("run.json").exists() {
         context.notice(&format!("there is no run in {} yet, so it begins", folder.display()));
     }
-    let chosen = args.device.choose()?;
     chosen.tell(context);
     let stop = interrupt::stop_flag(context)?;
     let progress = Progress::new(context, &chosen);
@@ -84,20 +98,65 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<()> {
     evaluated_run::check(&run, &evaluated)
 }
 
+/// Why settings are not tried.
+fn dry_run_of_settings() -> Error {
+    let problem = "is of a table or a folder of images, whose settings are chosen; a file of settings says what is done. Leave it out";
+    Error::config("--dry-run", problem)
+}
+
 impl Args {
+    /// The settings of the run; nothing where they were only asked for.
+    fn config(
+        &self,
+        source: Source,
+        folder: &Path,
+        chosen: &Chosen,
+        context: &Context,
+    ) -> anyhow::Result<Option<Config>> {
+        let asked = Asked {
+            target: self.target.as_deref(),
+            minutes: self.minutes,
+            set: &self.set,
+            device: chosen.device,
+        };
+        if source == Source::Settings {
+            source::refuse_table_options(&asked)?;
+            return Ok(Some(Config::read(&self.source, &self.set)?));
+        }
+        if folder.join("run.json").exists() && !self.force && !self.dry_run {
+            if self.resume {
+                return Ok(Some(source::kept(folder, &self.source, &asked)?));
+            }
+            return Err(Error::RunExists(folder.to_owned()).into());
+        }
+        let proposal = source::propose(source, &self.source, &asked)?;
+        if self.dry_run {
+            context.result(&source::to_json(&proposal), || source::to_text(&proposal))?;
+            return Ok(None);
+        }
+        context.say(source::to_text(&proposal).trim_end());
+        proposal.notices.iter().for_each(|notice| context.notice(notice));
+        Ok(Some(proposal.config))
+    }
+
     /// Where the run goes. The settings that a run keeps in its own folder resume that run.
-    fn folder(&self) -> PathBuf {
-        let beside = self.config.parent().filter(|parent| parent.join("run.json").exists());
+    fn folder(&self, source: Source) -> PathBuf {
+        let beside = self.source.parent().filter(|parent| parent.join("run.json").exists());
         match (&self.out, beside) {
             (Some(out), _) => out.clone(),
-            (None, Some(own)) if self.resume => Path::new(".").join(own),
-            _ => Path::new("runs").join(self.config.file_stem().unwrap_or_default()),
+            (None, Some(own)) if self.resume && source == Source::Settings => {
+                Path::new(".").join(own)
+            }
+            _ => Path::new("runs").join(source::name_of(&self.source)),
         }
     }
 
     /// The command that goes on with the run.
     fn resuming(&self, folder: &Path) -> String {
-        let mut words = vec!["train".to_owned(), self.config.to_string_lossy().into_owned()];
+        let mut words = vec!["train".to_owned(), self.source.to_string_lossy().into_owned()];
+        if let Some(target) = &self.target {
+            words.extend(["--target".to_owned(), target.clone()]);
+        }
         words.extend(self.set.iter().flat_map(|set| ["--set".to_owned(), set.clone()]));
         words.extend(["--out".to_owned(), folder.to_string_lossy().into_owned()]);
         words.push("--resume".to_owned());

@@ -7,6 +7,7 @@ mod damage;
 mod data;
 mod devices;
 mod diagnose;
+mod first;
 mod folders;
 mod help;
 mod hostile;

@@ -7,7 +7,7 @@ use thinfer_engine::Arena;
 use thinfer_engine::noise::Key as NoiseKey;
 
 use super::descent::{Adam, Descent};
-use super::registry::{Declaration, Setup, When};
+use super::registry::{Declaration, When};
 use super::walker::{self, Decay, Energy, Part, Target, Walker};
 use super::{Method, Tick, Vitals};
 use crate::keys::{Kind, key};
@@ -563,7 +563,17 @@ prior.noise_sd = 0.2
         let share = own.number("start_share").unwrap_or(0.3);
         let config = Mclmc {
             energy_error: own.number("energy_error").unwrap_or(5e-4),
-            moves: own.whole("moves").unwrap_or_else(|| affordable(setup)),
+            moves: own.whole("moves").unwrap_or_else(|| {
+                affordable(
+                    own.number("budget_seconds"),
+                    Size {
+                        multiply_adds: setup.network.multiply_adds(),
+                        rows: setup.train_rows,
+                        chains: setup.chains,
+                        epochs: setup.epochs,
+                    },
+                )
+            }),
             start_epochs: (share * warm_up_epochs as f64) as usize,
             warm_up_epochs,
             persistence: own.number("persistence").unwrap_or(1.0),
@@ -579,16 +589,29 @@ prior.noise_sd = 0.2
 };
 
 /// Multiply-adds of a second on two cores, about.
-const SPEED: f64 = 2e10;
+pub const SPEED: f64 = 2e10;
 
-/// The moves in an epoch for which a run takes its budget, if all of its epochs are needed. It is a
-/// function of the settings and of the size of the table, so that every machine has the same run.
-fn affordable(setup: &Setup<'_>) -> usize {
-    let budget = setup.method.own.number("budget_seconds").unwrap_or(BUDGET);
+/// What the length of a run follows from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Size {
+    /// Multiply-adds of a prediction.
+    pub multiply_adds: usize,
+    /// Training rows.
+    pub rows: usize,
+    /// Chains.
+    pub chains: usize,
+    /// Epochs of each.
+    pub epochs: usize,
+}
+
+/// The moves in an epoch for which a run takes its budget of seconds, if all of its epochs are
+/// needed. It is a function of the settings and of the size of the table, so that every machine has
+/// the same run.
+pub fn affordable(budget: Option<f64>, size: Size) -> usize {
     // A gradient costs about three times what a prediction does, and a move has two.
-    let row = 3.0 * setup.network.multiply_adds() as f64;
-    let move_of_all = 2.0 * row * setup.train_rows as f64 * setup.chains as f64;
-    let moves = budget * SPEED / f64::max(move_of_all * setup.epochs as f64, 1.0);
+    let row = 3.0 * size.multiply_adds as f64;
+    let move_of_all = 2.0 * row * size.rows as f64 * size.chains as f64;
+    let moves = budget.unwrap_or(BUDGET) * SPEED / f64::max(move_of_all * size.epochs as f64, 1.0);
     (moves as usize).clamp(FEWEST_MOVES, MOST_MOVES)
 }
 

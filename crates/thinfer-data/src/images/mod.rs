@@ -21,6 +21,7 @@ mod rows;
 mod shapes;
 mod shards;
 mod stream;
+mod survey;
 #[cfg(test)]
 mod testing;
 mod user_images;
@@ -42,6 +43,7 @@ pub use picture::{Fit, Picture, list_pictures, read_picture, reshape};
 pub use prefetch::{Chunk, Prefetch, Speed};
 pub use published::{Download, Published};
 pub use rows::image_rows;
+pub use survey::Survey;
 
 /// Images of one shape with their classes, in memory.
 #[derive(Clone, Debug, PartialEq, Eq)]

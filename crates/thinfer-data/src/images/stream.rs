@@ -131,23 +131,23 @@ impl Pictures {
         Ok((readable, left_out))
     }
 
-    /// All images as they are, for images that have the right size already.
-    pub(super) fn whole(&self) -> Result<ImageSet> {
+    /// All images as they are looked at in evaluation; those of the right size stay as they are.
+    pub(super) fn held(&self) -> Result<ImageSet> {
         let len = self.shape().len();
         let mut bytes = vec![0; self.items.len() * len];
         bytes
             .par_chunks_exact_mut(len)
             .enumerate()
-            .try_for_each(|(row, out)| self.show_or_replace(row as u32, None, out))?;
+            .try_for_each(|(row, out)| self.show_or_replace(row as u32, View::Centre, out))?;
         ImageSet::new(self.shape(), bytes, self.labels.clone())
     }
 
-    /// Writes one image, as it stands in for `row`; without a view all of it is shown.
+    /// Writes one image, as it stands in for `row`.
     fn show(
         &self,
         item: &Item,
         row: u32,
-        view: Option<View>,
+        view: View,
         out: &mut [u8],
     ) -> std::result::Result<(), String> {
         SCRATCH.with_borrow_mut(|Scratch { bytes, pixels, resizer }| {
@@ -155,11 +155,10 @@ impl Pictures {
             let header = Header::read(bytes)?;
             let (width, height) = (header.width, header.height);
             let crop = match view {
-                Some(View::Random { key, epoch }) => {
+                View::Random { key, epoch } => {
                     Crop::random(width, height, self.flip, key, epoch, row)
                 }
-                Some(View::Centre) => Crop::centre(width, height, self.size),
-                None => Crop::whole(width, height),
+                View::Centre => Crop::centre(width, height, self.size),
             };
             header.decode(bytes, crop.top + crop.height, pixels)?;
             crop.resize(pixels, width, self.size, resizer, out)
@@ -167,7 +166,7 @@ impl Pictures {
     }
 
     /// Writes image `row`, or the next of its class that can be read.
-    fn show_or_replace(&self, row: u32, view: Option<View>, out: &mut [u8]) -> Result<()> {
+    fn show_or_replace(&self, row: u32, view: View, out: &mut [u8]) -> Result<()> {
         let at = row as usize;
         let class = self.labels[at];
         let later = (at..self.items.len()).chain(0..at);
@@ -207,7 +206,7 @@ impl ImageStream for Pictures {
         out.par_chunks_exact_mut(len)
             .zip(rows)
             .with_max_len(1)
-            .try_for_each(|(out, row)| self.show_or_replace(*row, Some(view), out))
+            .try_for_each(|(out, row)| self.show_or_replace(*row, view, out))
     }
 
     /// The pixels once as the file has them, once in three colours, and a row of floats to resize.

@@ -157,7 +157,7 @@ pub(super) fn load(data: &DataConfig, seed: u64) -> Result<ImageData> {
     let shape = Shape { height: size, width: size, channels: 3 };
     let first = train.iter().find_map(size_of);
     let bytes = ((train.len() + test.len()) as u64).checked_mul(shape.len() as u64);
-    let hold = first == Some((size, size))
+    let small = first == Some((size, size))
         && size <= HELD_SIDE
         && bytes.is_some_and(|bytes| bytes <= HELD_BYTES);
     if let Some((width, height)) = first.filter(|(w, h)| *w.max(h) < size) {
@@ -179,17 +179,17 @@ pub(super) fn load(data: &DataConfig, seed: u64) -> Result<ImageData> {
         ));
     }
     let mut unreadable = Broken { train: Vec::new(), test: left_out };
-    if hold && one_size(&train, size) && one_size(&test, size) {
+    if data.hold || small && one_size(&train, size) && one_size(&test, size) {
         check_memory("the images", bytes, available_memory())?;
         let padding = data.crop_padding.unwrap_or(HELD_PADDING);
-        let whole = train.whole()?;
+        let whole = train.held()?;
         let left_out = &unreadable.test;
         let of_train = patience.found().into_iter().filter(|image| !left_out.contains(image));
         unreadable.train = of_train.collect();
         return Ok(ImageData {
             augment: Augment::new(shape, padding, flip, &MEAN, &SD)?,
             train: Images::Held(Arc::new(whole)),
-            test: Images::Held(Arc::new(test.whole()?)),
+            test: Images::Held(Arc::new(test.held()?)),
             classes,
             notes,
             unreadable,
@@ -363,6 +363,9 @@ mod tests {
         let larger = load("images", folder.path(), &["image_size=24"]).unwrap();
         assert!(matches!(larger.train, Images::Streamed(_)));
         assert!(larger.notes[0].contains("(16 x 16) and are enlarged to 24 x 24"));
+        // Asked for, images of any size are kept.
+        let kept = load("images", folder.path(), &["image_size=24", "hold=true", "crop_padding=2"]);
+        assert_eq!(held(&kept.unwrap().train).shape().height, 24);
         // One image of another size, and crops with a border are no longer possible.
         write(folder.path(), "train/0/odd.png", &png(16, 17, ::png::ColorType::Rgb, 1));
         let mixed = load("images", folder.path(), &["image_size=16"]).unwrap();
