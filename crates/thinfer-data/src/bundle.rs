@@ -8,11 +8,17 @@ use thinfer_engine::Dataset;
 
 use super::hints::{could_be_classes, could_be_numbers, numbers_for_classes};
 use super::simulate::{Design, Part, Variant};
-use super::table::{Encoding, Notes, ReadOptions, Table, Target, Task, infer_task, learn_target};
+use super::table::{
+    Encoding, Notes, ReadOptions, Reading, Rules, Table, Target, Task, infer_task,
+    is_standard_input, learn_target,
+};
 use crate::error::{Error, Result};
 use crate::memory::{available_memory, check_memory};
 use crate::settings::{DataConfig, TaskChoice};
 use crate::split::{Parts, Split, check_holdout};
+use usable::Usable;
+
+mod usable;
 
 #[cfg(test)]
 mod tests;
@@ -89,10 +95,17 @@ impl Bundle {
         }
         let path = data.path.as_deref().unwrap_or_default();
         let target = data.target.as_deref().unwrap_or_default();
-        let (mut table, read) = Table::read_noted(Path::new(path), &ReadOptions::default())?;
+        if is_standard_input(Path::new(path)) {
+            let problem =
+                "is standard input, and a run reads its table again later; save it in a file";
+            return Err(Error::config("data.path", problem));
+        }
+        let reading = Reading::of(Path::new(path), &ReadOptions::default(), available_memory())?;
+        let Reading { mut table, decimal_commas, notes: read } = reading;
         let split = Split::of(data, &mut table)?;
-        let mut bundle =
-            Self::from_split(&table, target, data.task, &split, seed).map_err(of_a_file)?;
+        let mut bundle = Self::from_split(&table, target, data.task, &split, &data.rules(), seed)
+            .map_err(of_a_file)?;
+        bundle.schema.encoding.set_decimal_commas(decimal_commas);
         if let Some(path) = &data.test_path {
             bundle.take_test(Path::new(path)).map_err(of_a_file)?;
         }
@@ -149,10 +162,11 @@ impl Bundle {
         target: &str,
         task: TaskChoice,
         holdout: f64,
+        rules: &Rules,
         seed: u64,
     ) -> Result<Self> {
         check_holdout("data.holdout", holdout)?;
-        Self::from_split(table, target, task, &Split::Share(holdout), seed)
+        Self::from_split(table, target, task, &Split::Share(holdout), rules, seed)
     }
 
     /// The same, with the rows divided in any way.
@@ -161,6 +175,7 @@ impl Bundle {
         target: &str,
         task: TaskChoice,
         split: &Split,
+        rules: &Rules,
         seed: u64,
     ) -> Result<Self> {
         if task != TaskChoice::Classification {
@@ -172,9 +187,8 @@ impl Bundle {
             TaskChoice::Regression | TaskChoice::Counts => Task::Regression,
             TaskChoice::Classification => Task::Classification,
         };
-        let missing = table.missing();
-        let usable = table.complete_rows();
-        let mut notes = missing_notes(&missing, usable.len());
+        check_named(table, target, rules)?;
+        let Usable { rows: usable, mut notes } = Usable::of(table, target, rules)?;
         if given == TaskChoice::Auto && task == Task::Regression {
             notes.extend(could_be_classes(table, target));
         }
@@ -185,7 +199,7 @@ impl Bundle {
                 usable.len(),
                 table.rows()
             );
-            problem.push_str(if missing.rows == 0 {
+            problem.push_str(if usable.len() == table.rows() {
                 "add rows"
             } else {
                 "add rows, fill in missing values, or remove the columns that have most of them"
@@ -205,7 +219,8 @@ impl Bundle {
         }
         let Parts { train, validation, test, notes: of_split } = &parts;
         notes.extend(of_split.iter().cloned());
-        let (encoding, column_notes): (Encoding, Notes) = Encoding::learn(table, target, train)?;
+        let (encoding, column_notes): (Encoding, Notes) =
+            Encoding::learn(table, target, train, rules)?;
         let learned = match whole {
             Target::Classes { .. } => whole,
             _ if given == TaskChoice::Counts => Target::count(table, target, train)?,
@@ -239,7 +254,7 @@ impl Bundle {
     fn take_test(&mut self, path: &Path) -> Result<()> {
         let Schema { target_name, encoding, target } = &self.schema;
         let (table, _) = Table::read_noted(path, &encoding.read_options())?;
-        let mut needed = encoding.names();
+        let mut needed = if encoding.fills_gaps() { Vec::new() } else { encoding.names() };
         needed.push(target_name.clone());
         let (rows, missing) = (table.complete_rows_in(&needed), table.missing_in(&needed));
         if rows.is_empty() {
@@ -306,7 +321,11 @@ impl Bundle {
 
 /// The keys of a configuration in the place of the options that advice names.
 fn keys_for_options(text: &str) -> String {
-    text.replace("--target", "data.target").replace("--task ", "data.task = ")
+    text.replace("--target", "data.target")
+        .replace("--task ", "data.task = ")
+        .replace("--missing ", "data.missing = ")
+        .replace("--keep", "data.keep")
+        .replace("--leave-out", "data.leave_out")
 }
 
 /// The same for errors.
@@ -321,31 +340,24 @@ fn of_a_file(error: Error) -> Error {
     }
 }
 
+/// Refuses columns that are to be used or left out and are not there.
+fn check_named(table: &Table, target: &str, rules: &Rules) -> Result<()> {
+    for (option, names) in [("--keep", &rules.keep), ("--leave-out", &rules.leave_out)] {
+        if let Some(name) = names.iter().find(|name| table.column(name).is_none()) {
+            let problem = format!("{} has {}", table.path.display(), table.no_column(name));
+            return Err(Error::config(option, problem));
+        }
+    }
+    if rules.leaves_out(target) {
+        return Err(Error::config("--leave-out", "names the target; name another column"));
+    }
+    Ok(())
+}
+
 fn fingerprint(parts: &[&Dataset]) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
     for part in parts {
         part.inputs().iter().chain(part.targets()).for_each(|v| hasher.update(&v.to_le_bytes()));
     }
     hasher.finalize()
-}
-
-fn missing_notes(missing: &super::table::MissingReport, usable: usize) -> Vec<String> {
-    let mut notes = Vec::new();
-    if !missing.empty.is_empty() {
-        notes.push(format!("columns without any value are not used: {}", missing.empty.join(", ")));
-    }
-    if missing.rows > 0 {
-        let columns: Vec<String> =
-            missing.columns.iter().take(5).map(|(name, n)| format!("{name} ({n})")).collect();
-        let first: Vec<String> =
-            missing.first.iter().map(|(row, name)| format!("row {row} {name}")).collect();
-        notes.push(format!(
-            "{} with missing values {} not used, {usable} remain; by column: {}; first: {}",
-            if missing.rows == 1 { "1 row".to_owned() } else { format!("{} rows", missing.rows) },
-            if missing.rows == 1 { "is" } else { "are" },
-            columns.join(", "),
-            first.join(", ")
-        ));
-    }
-    notes
 }

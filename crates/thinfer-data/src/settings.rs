@@ -4,6 +4,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::keys::{Kind, MOST};
 use crate::simulate::{DESIGNS, Design, Variant};
+use crate::table::{Missing, Prepare, Rules};
 
 crate::section! {
     /// The section `data`: what to load.
@@ -79,6 +80,27 @@ crate::section! {
         /// which fold is tested on, from 1; the others are learned from
         fold: Option<usize> { Kind::Integer(1, 1000), later: LeftOut },
 
+        /// what becomes of missing values of a table
+        ///
+        /// `"impute"`, which a new run has: numbers get the median of the training rows, categories
+        /// count as none of their levels, and an input of the same variable says where. A row
+        /// without a target is left out. `"drop-rows"` leaves out every row with a missing value,
+        /// as runs from before this key do; `"refuse"` refuses the table
+        missing: Option<Missing> { Kind::Choice(&["impute", "drop-rows", "refuse"]), later: LeftOut },
+
+        /// how much is made of the columns of a table
+        ///
+        /// `"full"`, which a new run has: dates become days and parts of the calendar, rare levels
+        /// are pooled, and identifiers are left out. `"plain"` standardises numbers and makes a
+        /// column of each level, as runs from before this key do
+        prepare: Option<Prepare> { Kind::Choice(&["full", "plain"]), later: LeftOut },
+
+        /// columns of a table that are used although they look like identifiers
+        keep: Vec<String> { Kind::Texts, default: [], later: LeftOut },
+
+        /// columns of a table that are not used
+        leave_out: Vec<String> { Kind::Texts, default: [], later: LeftOut },
+
         /// height and width that your own images are cropped and resized to
         image_size: usize { Kind::Integer(8, 4096), default: 224 },
 
@@ -108,6 +130,17 @@ impl DataConfig {
     /// The seed of generated data and of held-out images, in a run with this seed.
     pub fn seed_in(&self, run: u64) -> u64 {
         self.seed.unwrap_or(run)
+    }
+
+    /// How the columns of a table are prepared. A run from before there was a choice has none.
+    pub fn rules(&self) -> Rules {
+        let before = Rules::plain();
+        Rules {
+            missing: self.missing.unwrap_or(before.missing),
+            prepare: self.prepare.unwrap_or(before.prepare),
+            keep: self.keep.clone(),
+            leave_out: self.leave_out.clone(),
+        }
     }
 }
 
@@ -139,8 +172,20 @@ const OTHERS: [DataKind; 7] = [
 
 /// Keys of `data` that only some kinds read.
 const OF_SIMULATED: &[&str] = &["columns", "train_rows", "validation_rows", "test_rows", "seed"];
-const OF_TABLES: &[&str] =
-    &["path", "target", "task", "holdout", "split", "test_path", "folds", "fold"];
+const OF_TABLES: &[&str] = &[
+    "path",
+    "target",
+    "task",
+    "holdout",
+    "split",
+    "test_path",
+    "folds",
+    "fold",
+    "missing",
+    "prepare",
+    "keep",
+    "leave_out",
+];
 const OF_PUBLISHED: &[&str] = &["path", "crop_padding", "flip"];
 const OF_OWN_IMAGES: &[&str] =
     &["path", "crop_padding", "flip", "seed", "holdout", "image_size", "hold", "skip_at_most"];

@@ -1,6 +1,6 @@
 //! Predictions of a run for the rows of a new table, in the user's units.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::io;
 use std::path::Path;
 
@@ -20,7 +20,8 @@ use crate::run::RunInfo;
 ///
 /// The columns are `row` (counted from 1), then `mean`, `sd`, `lower90` and `upper90` for a
 /// regression, or `p_CLASS` for every class and `predicted` for a classification. A row with a
-/// missing input keeps its place and has no prediction.
+/// missing input has its gap filled in as the training rows had theirs. In a run that does not fill
+/// gaps it keeps its place and has no prediction.
 #[derive(Clone, Debug)]
 pub struct Predictions {
     /// What is predicted.
@@ -31,6 +32,8 @@ pub struct Predictions {
     pub members: usize,
     /// What is missing in the input columns that the samples read.
     pub missing: MissingReport,
+    /// Whether it was filled in; else the rows have no prediction.
+    pub filled: bool,
     /// Rows with a level of a category that the training rows did not have.
     pub unseen_rows: usize,
     /// Scores against the target column, where the table has one that can be used.
@@ -55,12 +58,13 @@ pub fn predict(info: &RunInfo, posterior: &Posterior, table: &Table) -> Result<P
     let names: Vec<String> = read.iter().filter_map(|at| all.get(*at).cloned()).collect();
     check_columns(table, &names)?;
     let missing = table.missing_in(&names);
-    let complete = table.complete_rows_in(&names);
+    let filled = schema.encoding.fills_gaps();
+    let complete = table.complete_rows_in(if filled { &[] } else { &names });
     let unseen = schema.encoding.unseen(table, &complete, wanted);
     let inputs = schema.encoding.encode_some(table, &complete, wanted)?;
     let data = Dataset::new(schema.encoding.width(), 1, inputs, Vec::new())?;
     let predictive = posterior.predict(&data)?;
-    let mut notes: Vec<String> = missing_note(&missing, table.rows()).into_iter().collect();
+    let mut notes: Vec<String> = missing_note(&missing, table.rows(), filled).into_iter().collect();
     notes.extend(unseen.iter().map(|found| unseen_note(found, table)));
     let unseen_rows: BTreeSet<u32> = unseen.into_iter().flat_map(|found| found.rows).collect();
     let (scores, scored_rows) = match scored(schema, table, &complete, &predictive) {
@@ -86,6 +90,7 @@ pub fn predict(info: &RunInfo, posterior: &Posterior, table: &Table) -> Result<P
         rows: table.rows(),
         members,
         missing,
+        filled,
         unseen_rows: unseen_rows.len(),
         scores,
         scored_rows,
@@ -98,6 +103,35 @@ impl Predictions {
     /// The named columns, all of them with one cell a row.
     pub fn columns(&self) -> &[(String, OutColumn)] {
         &self.columns
+    }
+
+    /// The same with columns of the table behind the numbers of the rows, so that predictions can
+    /// be joined to what they are of. Their names must differ from those of the predictions.
+    pub fn with_ids(mut self, table: &Table, ids: &[String]) -> Result<Self> {
+        for (at, name) in ids.iter().enumerate() {
+            let column = table.column(name).ok_or_else(|| {
+                let problem = format!("{} has {}", table.path.display(), table.no_column(name));
+                Error::config("--id", problem)
+            })?;
+            if self.columns.iter().any(|(taken, _)| taken == name) {
+                let problem = if ids[..at].contains(name) {
+                    format!("names `{name}` twice; name it once")
+                } else {
+                    format!(
+                        "is `{name}`, and predictions have a column of that name; rename it in the table"
+                    )
+                };
+                return Err(Error::config("--id", problem));
+            }
+            let cells = match &column.values {
+                Values::Number(values) => OutColumn::Number(values.clone()),
+                Values::Text(cells) => {
+                    OutColumn::Text(cells.iter().map(|c| c.clone().unwrap_or_default()).collect())
+                }
+            };
+            self.columns.insert(1 + at, (name.clone(), cells));
+        }
+        Ok(self)
     }
 
     /// Writes a CSV or Parquet file, by its extension.
@@ -168,19 +202,21 @@ fn read_variables(posterior: &Posterior, groups: &[usize]) -> BTreeSet<usize> {
 
 /// Says that a category has new levels, and what becomes of them.
 fn unseen_note(found: &Unseen, table: &Table) -> String {
-    const SHOWN: usize = 3;
+    const SHOWN: usize = 5;
     let cell = |row: u32| match table.column(&found.name).map(|column| &column.values) {
         Some(Values::Text(cells)) => cells[row as usize].clone().unwrap_or_default(),
         Some(Values::Number(cells)) => cells[row as usize].to_string(),
         None => String::new(),
     };
-    let shown: Vec<String> = found
-        .rows
-        .iter()
-        .take(SHOWN)
-        .map(|row| format!("row {} {:?}", row + 1, cell(*row)))
-        .collect();
-    let more = match found.rows.len().saturating_sub(SHOWN) {
+    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+    found.rows.iter().for_each(|row| *counts.entry(cell(*row)).or_default() += 1);
+    let mut counts: Vec<(String, usize)> = counts.into_iter().collect();
+    counts.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+    let rows = |count: usize| if count == 1 { "row" } else { "rows" };
+    let shown = counts.iter().take(SHOWN);
+    let shown: Vec<String> =
+        shown.map(|(level, count)| format!("{level:?} ({count} {})", rows(*count))).collect();
+    let more = match counts.len().saturating_sub(SHOWN) {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
@@ -287,7 +323,7 @@ fn scored(
     Ok((rows.len(), Some(score(&predictive.at_rows(&places), &data, schema.target_scale()))))
 }
 
-fn missing_note(missing: &MissingReport, rows: usize) -> Option<String> {
+fn missing_note(missing: &MissingReport, rows: usize, filled: bool) -> Option<String> {
     if missing.rows == 0 {
         return None;
     }
@@ -297,8 +333,13 @@ fn missing_note(missing: &MissingReport, rows: usize) -> Option<String> {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
+    let (what, advice) = if filled {
+        ("that were filled in from the training rows", "trust those predictions less")
+    } else {
+        ("and get no prediction", "fill them in to have one")
+    };
     Some(format!(
-        "{} of {rows} rows have missing values and get no prediction: {}{more}; fill them in to have one",
+        "{} of {rows} rows have missing values {what}: {}{more}; {advice}",
         missing.rows,
         shown.join(", ")
     ))
@@ -427,6 +468,70 @@ mod tests {
         );
         // Only the first row has both inputs and a target.
         assert_eq!((p.scored_rows, p.scores.and_then(|s| s.mse)), (1, Some(0.0)));
+    }
+
+    #[test]
+    fn gaps_are_filled_in_where_the_training_rows_had_theirs_filled_in() {
+        let (mut info, posterior) =
+            linear("example1", &[1.0], Target::Number { mean: 0.0, sd: 1.0 });
+        let Inputs::Table(inputs) = &mut info.inputs else { panic!() };
+        let mut file = serde_json::to_value(&inputs.schema.encoding).unwrap();
+        for variable in file["variables"].as_array_mut().unwrap() {
+            variable["gaps"] = serde_json::json!({ "fill": 0.25, "share": 0.0 });
+        }
+        inputs.schema.encoding = serde_json::from_value(file).unwrap();
+        let p = predict(&info, &posterior, &table(&[1.0, f64::NAN, 2.0], None)).unwrap();
+        assert_eq!(numbers(&p, "mean"), [1.0, 0.25, 2.0]);
+        assert_eq!(
+            p.notes,
+            [
+                "1 of 3 rows have missing values that were filled in from the training rows: row 2 `x1`; trust those predictions less"
+            ]
+        );
+    }
+
+    #[test]
+    fn predictions_keep_columns_to_join_them_by() {
+        let (info, posterior) = linear("example1", &[1.0], Target::Number { mean: 0.0, sd: 1.0 });
+        let mut new = table(&[1.0, 0.0], None);
+        let names = Values::Text(vec![Some("ann".into()), None]);
+        new.columns.push(Column { name: "who".into(), values: names });
+        let with = |ids: &[&str]| {
+            let ids: Vec<String> = ids.iter().map(|id| (*id).to_owned()).collect();
+            predict(&info, &posterior, &new).unwrap().with_ids(&new, &ids)
+        };
+        let mut csv = Vec::new();
+        with(&["who", "x1"]).unwrap().write_csv(&mut csv).unwrap();
+        let csv = String::from_utf8(csv).unwrap();
+        assert!(csv.starts_with("row,who,x1,mean,"), "{csv}");
+        assert!(csv.contains("\n1,ann,1,1,") && csv.contains("\n2,,0,0,"), "{csv}");
+        for (ids, text) in [
+            (&["whom"][..], "`--id`: new.csv has no column `whom`; did you mean `who`?"),
+            (&["who", "who"], "`--id`: names `who` twice"),
+        ] {
+            let refused = with(ids).unwrap_err();
+            assert_eq!(refused.exit_code(), 2);
+            assert!(refused.to_string().starts_with(text), "{refused}");
+        }
+    }
+
+    #[test]
+    fn levels_that_are_new_are_told_with_their_rows() {
+        let table = Table {
+            path: "new.csv".into(),
+            columns: vec![Column {
+                name: "c".into(),
+                values: Values::Text(["u", "v", "v"].map(|c| Some(c.to_owned())).to_vec()),
+            }],
+        };
+        let found = Unseen { name: "c".into(), rows: vec![0, 1, 2] };
+        assert!(
+            unseen_note(&found, &table).starts_with(
+                "3 of 3 rows have a level of `c` that the training rows did not have: \"v\" (2 rows), \"u\" (1 row);"
+            ),
+            "{}",
+            unseen_note(&found, &table)
+        );
     }
 
     #[test]

@@ -30,7 +30,7 @@ pub use self::folder::read_info;
 pub use self::memory::{ImageWork, MemoryPlan, Work};
 use self::remove::remove_run;
 pub use self::remove::{CHAINS_WRITER, is_chains_export, remove_samples};
-use self::resume::check_data;
+use self::resume::{as_started, check_data};
 pub use self::test_rows::some_test_rows;
 use crate::config::Config;
 use crate::drawing;
@@ -261,6 +261,7 @@ pub fn train_and_hold(
     threads: usize,
 ) -> Result<(Run, Claim)> {
     let there = folder::look(config, folder, mode, &Silent)?;
+    let config = &there.as_ref().map_or_else(|| config.clone(), |t| as_started(t, config));
     let data = Data::load(&config.data, config.seed)?;
     let (resolved, choice) = match there {
         Some(there) => (likelihood::as_trained(config, &there.network), None),

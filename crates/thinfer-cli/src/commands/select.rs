@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use thinfer::config::TaskChoice;
 use thinfer::data::Task;
-use thinfer::data::table::{ReadOptions, Table};
+use thinfer::data::table::{Missing, ReadOptions, Rules, Table};
 use thinfer::select::{Control, Form, Options, Selected, check_options, select};
 use thinfer::selectors::{Lasso, Selector, Splbnn, StochasticGates, Svbnn};
 
@@ -41,6 +41,16 @@ pub(crate) struct Args {
     /// Treat a column of numbers as a category
     #[arg(long, value_name = "COLUMN")]
     categorical: Vec<String>,
+    /// Fill gaps in, or: drop-rows, refuse
+    #[arg(long, value_enum, default_value_t = MissingArg::Impute)]
+    #[arg(hide_possible_values = true, hide_default_value = true)]
+    missing: MissingArg,
+    /// Use a column that looks like an identifier
+    #[arg(long, value_name = "COLUMN")]
+    keep: Vec<String>,
+    /// Do not use a column
+    #[arg(long, value_name = "COLUMN")]
+    leave_out: Vec<String>,
     /// Also run lasso, stochastic-gates, splbnn or svbnn
     #[arg(long, value_enum, value_delimiter = ',', hide_possible_values = true)]
     compare: Vec<CompareArg>,
@@ -58,6 +68,23 @@ pub(crate) struct Args {
 enum TaskArg {
     Regression,
     Classification,
+}
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum MissingArg {
+    Impute,
+    DropRows,
+    Refuse,
+}
+
+impl From<MissingArg> for Missing {
+    fn from(arg: MissingArg) -> Self {
+        match arg {
+            MissingArg::Impute => Missing::Impute,
+            MissingArg::DropRows => Missing::DropRows,
+            MissingArg::Refuse => Missing::Refuse,
+        }
+    }
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]
@@ -94,10 +121,16 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<()> {
         chains: args.chains,
         seed: args.seed,
         holdout: args.holdout,
+        rules: Rules {
+            missing: args.missing.into(),
+            keep: args.keep.clone(),
+            leave_out: args.leave_out.clone(),
+            ..Rules::default()
+        },
         compare: args.compare.iter().map(|&other| other.into()).collect(),
     };
     check_options(&options)?;
-    let reading = ReadOptions { categorical: args.categorical.clone(), may_be_absent: false };
+    let reading = ReadOptions { categorical: args.categorical.clone(), ..ReadOptions::default() };
     let (table, note) = Table::read_noted(&args.table, &reading)?;
     note.iter().for_each(|note| context.notice(note));
     context.say(&format!(

@@ -202,7 +202,7 @@ fn messages_name_what_was_given_and_what_to_do() {
     for (code, arguments, words) in [
         (2, &["train", "latin.toml"][..], "`latin.toml`: is not text in UTF-8"),
         (1, &["train", "."], "Give the path of a file, not of a folder"),
-        (1, &["select", "-", "--target", "y"], "not from standard input"),
+        (1, &["select", "-", "--target", "y"], "standard input is empty"),
         (2, &["select", "a.csv", "--target", "y", "--seed", "-1"], "invalid value '-1'"),
         (2, &["select", "a.csv", "--target", "y", "--holdout", "-1"], "`--holdout`: is -1"),
         (2, &["export", "runs/tiny", "--sample", "-1"], "counted from 0"),

@@ -1,6 +1,6 @@
 //! Tables and simulated designs, split and standardised.
 
-use super::super::table::{Column, Values};
+use super::super::table::{Column, Missing, Values};
 use super::*;
 use crate::settings::DataKind;
 
@@ -11,7 +11,7 @@ fn split(rows: u32, holdout: f64) -> Result<Bundle> {
     };
     let columns = vec![column("x", |r| r), column("y", |r| (0.7 * r).sin())];
     let table = Table { path: "t.csv".into(), columns };
-    Bundle::from_table(&table, "y", TaskChoice::Auto, holdout, 1)
+    Bundle::from_table(&table, "y", TaskChoice::Auto, holdout, &Rules::plain(), 1)
 }
 
 #[test]
@@ -39,7 +39,7 @@ fn a_few_whole_numbers_may_be_classes_and_that_is_told() {
         let y = Values::Number((0..60).map(of).collect());
         let columns = vec![column("x", x), column("y", y)];
         let table = Table { path: "t.csv".into(), columns };
-        Bundle::from_table(&table, "y", task, 0.2, 1).unwrap().notes
+        Bundle::from_table(&table, "y", task, 0.2, &Rules::plain(), 1).unwrap().notes
     };
     let told = notes(|row| f64::from(row % 3), TaskChoice::Auto);
     assert_eq!(told.len(), 1);
@@ -94,4 +94,104 @@ fn inputs_and_target_are_standardised_by_the_training_rows_alone() {
         }
     }
     assert_eq!(wrong, [""; 0]);
+}
+
+/// Numbers, a category and the target, in which each third cell of the inputs is missing.
+fn with_gaps() -> Table {
+    let keeps = |row: usize, column: usize| !(row * 7 + column * 5).is_multiple_of(3);
+    let number = |column: usize| {
+        let value = |row: usize| ((row * (column + 3)) % 17) as f64;
+        let cell = |row| if keeps(row, column) { value(row) } else { f64::NAN };
+        Values::Number((0..100).map(cell).collect())
+    };
+    let level = |row: usize| ["red", "green", "blue"][row % 3].to_owned();
+    let text = (0..100).map(|row| keeps(row, 2).then(|| level(row))).collect();
+    let target = Values::Number((0..100).map(|row| f64::from(row * 13 % 29)).collect());
+    let columns = [("a", number(0)), ("b", number(1)), ("c", Values::Text(text)), ("y", target)];
+    let column = |(name, values): (&str, Values)| Column { name: name.into(), values };
+    Table { path: "t.csv".into(), columns: columns.into_iter().map(column).collect() }
+}
+
+fn by(table: &Table, missing: Missing) -> Result<Bundle> {
+    let rules = Rules { missing, ..Rules::default() };
+    Bundle::from_table(table, "y", TaskChoice::Auto, 0.2, &rules, 1)
+}
+
+#[test]
+fn gaps_are_filled_in_and_no_row_is_lost() {
+    let table = with_gaps();
+    let data = by(&table, Missing::Impute).unwrap();
+    let rows = [&data.train, &data.validation, &data.test].map(Dataset::rows);
+    assert_eq!(rows, [60, 20, 20]);
+    assert_eq!((data.names.len(), &data.groups[..]), (3, &[0, 0, 1, 1, 2, 2, 2][..]));
+    assert!(data.train.inputs().iter().chain(data.test.inputs()).all(|v| v.is_finite()));
+    let told = &data.notes[0];
+    assert!(told.starts_with("100 missing cells in 100 of 100 rows are filled in"), "{told}");
+    assert!(keys_for_options(told).contains("`data.missing = drop-rows` leaves"), "{told}");
+    let dropped = by(&table, Missing::DropRows).unwrap_err().to_string();
+    assert!(dropped.contains("has 0 usable rows of 100"), "{dropped}");
+    let refused = by(&table, Missing::Refuse).unwrap_err().to_string();
+    assert!(refused.contains("has 100 missing cells in 100 of 100 rows"), "{refused}");
+}
+
+/// What stands in for a gap comes from the rows that are learned from: cells of other rows change
+/// nothing of it.
+#[test]
+fn held_out_rows_do_not_say_what_stands_in_for_a_gap() {
+    let table = with_gaps();
+    let split = Split::Fold { fold: 1, of: 5 };
+    let load = |table: &Table| {
+        let rules = Rules::default();
+        Bundle::from_split(table, "y", TaskChoice::Auto, &split, &rules, 1).unwrap()
+    };
+    let before = load(&table);
+    let usable: Vec<u32> = (0..100).collect();
+    let held_out = split.divide(&table.path, &usable, 1).unwrap().test;
+    let mut other = table;
+    for column in &mut other.columns[..3] {
+        for row in held_out.iter().map(|row| *row as usize) {
+            match &mut column.values {
+                Values::Number(values) => values[row] = 1e6,
+                Values::Text(values) => values[row] = Some("pink".into()),
+            }
+        }
+    }
+    let after = load(&other);
+    assert_eq!(after.schema.encoding, before.schema.encoding);
+    assert_eq!(after.train.inputs(), before.train.inputs());
+    assert_ne!(after.test.inputs(), before.test.inputs());
+}
+
+#[test]
+fn a_row_without_a_target_is_left_out_and_told() {
+    let mut table = with_gaps();
+    let Values::Number(y) = &mut table.columns[3].values else { panic!() };
+    y[4] = f64::NAN;
+    y[70] = f64::NAN;
+    let data = by(&table, Missing::Impute).unwrap();
+    assert_eq!(data.train.rows() + data.validation.rows() + data.test.rows(), 98);
+    assert_eq!(
+        data.notes[0],
+        "2 of 100 rows have no value of the target `y` and are not used: row 5, 71"
+    );
+}
+
+#[test]
+fn columns_can_be_left_out_and_must_be_there() {
+    let table = with_gaps();
+    let load = |keep: &[&str], leave_out: &[&str]| {
+        let [keep, leave_out] =
+            [keep, leave_out].map(|names| names.iter().map(|name| (*name).to_owned()).collect());
+        let rules = Rules { keep, leave_out, ..Rules::default() };
+        Bundle::from_table(&table, "y", TaskChoice::Auto, 0.2, &rules, 1)
+    };
+    assert_eq!(load(&[], &["b"]).unwrap().names, ["a", "c"]);
+    for (keep, leave_out, text) in [
+        (&["d"][..], &[][..], "`--keep`: t.csv has no column `d`"),
+        (&[], &["cc"], "`--leave-out`: t.csv has no column `cc`"),
+        (&[], &["y"], "`--leave-out`: names the target"),
+    ] {
+        let refused = load(keep, leave_out).unwrap_err().to_string();
+        assert!(refused.starts_with(text), "{refused}");
+    }
 }

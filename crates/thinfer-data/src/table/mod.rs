@@ -2,15 +2,26 @@
 //!
 //! Rows in messages and reports are counted from 1, the header not included.
 
+mod cell;
 mod csv;
-mod dressed;
+mod dates;
+mod decide;
+mod design;
+mod dialect;
 mod encode;
 mod infer;
+mod learn;
 mod levels;
 mod notes;
 #[cfg_attr(not(feature = "parquet"), path = "no_parquet.rs")]
 mod parquet;
+mod read;
+mod rules;
+mod separator;
+mod source;
+mod suspects;
 mod target;
+mod variable;
 mod write;
 
 use std::collections::{HashMap, HashSet};
@@ -18,10 +29,14 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 use crate::memory::available_memory;
-pub use encode::Unseen;
-pub use encode::{Encoding, Kind, Variable};
+pub use dates::{Order, Part};
+pub use encode::{Encoding, Unseen};
 pub use notes::Notes;
+use read::Format;
+pub use read::{ReadOptions, Reading, check_extension, is_standard_input};
+pub use rules::{Missing, Prepare, Rules};
 pub use target::{Target, Task, infer_task, learn_target};
+pub use variable::{Gaps, Kind, Variable};
 pub use write::csv_failure;
 pub use write::{OutColumn, write_columns, write_csv_to};
 
@@ -50,22 +65,6 @@ pub enum Values {
     Number(Vec<f64>),
     /// Text, without blanks around it; `None` is a missing value.
     Text(Vec<Option<String>>),
-}
-
-/// How a table is to be read.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ReadOptions {
-    /// Columns that are text whatever their cells look like.
-    pub categorical: Vec<String>,
-    /// Whether a name in `categorical` may be absent from the table. False refuses such a name.
-    pub may_be_absent: bool,
-}
-
-/// A table as a reader finds it.
-struct Found {
-    table: Table,
-    /// Columns of numbers with signs of money or commas between thousands, and a cell of each.
-    dressed: Vec<(String, String)>,
 }
 
 /// What is missing in a table, for the user.
@@ -108,7 +107,8 @@ impl Values {
 }
 
 impl Table {
-    /// Reads a table; the extension says what it is: `.csv`, `.tsv`, `.parquet` or `.pq`.
+    /// Reads a table; the extension says what it is: `.csv`, `.tsv` or `.txt`, each also with `.gz`
+    /// behind it, `.parquet` or `.pq`. The path `-` is standard input.
     pub fn read(path: &Path) -> Result<Self> {
         Self::read_with(path, &ReadOptions::default())
     }
@@ -119,38 +119,9 @@ impl Table {
     }
 
     /// Reads a table with options, and says what the user should know about how it was read.
-    pub fn read_noted(path: &Path, options: &ReadOptions) -> Result<(Self, Option<String>)> {
-        Self::read_within(path, options, available_memory())
-    }
-
-    /// The same in so much memory, where it is known.
-    pub fn read_within(
-        path: &Path,
-        options: &ReadOptions,
-        memory: Option<u64>,
-    ) -> Result<(Self, Option<String>)> {
-        let file = std::fs::metadata(path).map_err(|e| {
-            if path == Path::new("-") {
-                let problem = format!(
-                    "tables are read from files, not from standard input; save it as {SUPPORTED}"
-                );
-                return Error::table(path, problem);
-            }
-            Error::file("read", path, e)
-        })?;
-        if file.is_dir() {
-            let problem = format!("is a folder; give the path of a table ({SUPPORTED})");
-            return Err(Error::table(path, problem));
-        }
-        let format = Format::of(path)?;
-        if file.len() == 0 {
-            return Err(Error::table(path, "is empty; write the table again"));
-        }
-        let read = match format {
-            Format::Csv(delimiter) => csv::read(path, delimiter, options, memory),
-            Format::Parquet => parquet::read(path, options, memory),
-        }?;
-        Ok((read.table, dressed::note(&read.dressed)))
+    pub fn read_noted(path: &Path, options: &ReadOptions) -> Result<(Self, Vec<String>)> {
+        let Reading { table, notes, .. } = Reading::of(path, options, available_memory())?;
+        Ok((table, notes))
     }
 
     /// How many rows there are.
@@ -236,7 +207,7 @@ impl Table {
     }
 
     /// How to say that a column is not there, with the nearest name or some that are.
-    pub(crate) fn no_column(&self, name: &str) -> String {
+    pub fn no_column(&self, name: &str) -> String {
         const SHOWN: usize = 8;
         let nearest = self
             .columns
@@ -280,40 +251,6 @@ impl Table {
             row as usize + 1
         );
         Error::table(&self.path, problem)
-    }
-}
-
-/// Refuses a file whose ending says of no kind of table that can be written.
-pub fn check_extension(path: &Path) -> Result<()> {
-    Format::of(path).map(drop)
-}
-
-const SUPPORTED: &str = ".csv, .tsv, .parquet or .pq";
-
-/// What a file holds, by its extension.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Format {
-    /// Text with this byte between cells.
-    Csv(u8),
-    Parquet,
-}
-
-impl Format {
-    fn of(path: &Path) -> Result<Self> {
-        let extension = path.extension().map(|e| e.to_string_lossy().to_lowercase());
-        match extension.as_deref() {
-            Some("csv") => Ok(Format::Csv(b',')),
-            Some("tsv") => Ok(Format::Csv(b'\t')),
-            Some("parquet" | "pq") => Ok(Format::Parquet),
-            Some(other) => Err(Error::table(
-                path,
-                format!("`.{other}` files are not supported; use {SUPPORTED}"),
-            )),
-            None => Err(Error::table(
-                path,
-                format!("has no extension that says what it is; use {SUPPORTED}"),
-            )),
-        }
     }
 }
 
@@ -437,7 +374,8 @@ mod tests {
     #[test]
     fn unknown_extensions_are_refused_with_the_known_ones() {
         let refused = message("a.xlsx", "x");
-        let expected = "`.xlsx` files are not supported; use .csv, .tsv, .parquet or .pq";
+        let expected =
+            "`.xlsx` files are not supported; use .csv, .tsv, .txt, also with .gz, .parquet or .pq";
         assert!(refused.ends_with(expected), "{refused}");
         let refused = message("a", "x");
         assert!(refused.contains("has no extension"), "{refused}");

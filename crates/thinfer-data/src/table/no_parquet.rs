@@ -3,14 +3,14 @@
 use std::io::{self, Write};
 use std::path::Path;
 
-use super::{Found, OutColumn, ReadOptions};
+use super::{OutColumn, ReadOptions, Reading};
 use crate::error::{Error, Result};
 
 /// What is missing, and what to do.
 const MISSING: &str = "is a Parquet file, which this build cannot handle; use .csv, or build with the feature `parquet`";
 
 /// Refuses the file at `path`.
-pub(super) fn read(path: &Path, _: &ReadOptions, _: Option<u64>) -> Result<Found> {
+pub(super) fn read(path: &Path, _: &ReadOptions, _: Option<u64>) -> Result<Reading> {
     Err(Error::table(path, MISSING))
 }
 

@@ -1,11 +1,13 @@
-//! What is told of columns that are not used.
+//! What is told of columns: those that are not used, and those of which more is made.
 
+use super::dates::Order;
 use super::quoted;
 
-/// A category with more levels than this is dropped: its columns would outweigh all others.
+/// A category has at most so many levels that are columns: more would outweigh all others.
 pub(super) const MOST_LEVELS: usize = 50;
 
-/// The columns that are not used, and why. None of them is an error.
+/// The columns that are not used, and why, and what else the user should know of columns. None of
+/// it is an error.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Notes {
     /// Columns with the same value in every training row.
@@ -16,6 +18,14 @@ pub struct Notes {
     pub identifiers: Vec<String>,
     /// Text columns with too many levels, and how many.
     pub too_many_levels: Vec<(String, usize)>,
+    /// Columns of numbers that count or name the rows, and are not used.
+    pub counters: Vec<String>,
+    /// Columns that say almost exactly what the target is, and are used.
+    pub copies: Vec<String>,
+    /// Columns of dates, which way round they are, and a cell where that was left open.
+    pub dates: Vec<(String, Order, Option<String>)>,
+    /// Categories of which rare levels are one column: levels with a column each, and others.
+    pub pooled: Vec<(String, usize, usize)>,
 }
 
 impl Notes {
@@ -40,9 +50,33 @@ impl Notes {
         say(&self.constant, "the same value in every training row");
         say(&self.empty, "no values");
         say(&self.identifiers, "text that is different in every row, like an identifier");
+        say(
+            &self.counters,
+            "whole numbers that differ in every row, like an identifier (`--keep` uses them)",
+        );
         for (column, levels) in &self.too_many_levels {
             let why = format!("text with {levels} levels, more than {MOST_LEVELS}");
             say(std::slice::from_ref(column), &why);
+        }
+        for (column, kept, others) in &self.pooled {
+            lines.push(format!(
+                "of {} levels of `{column}` the {kept} most frequent have a column each, the others share one",
+                kept + others
+            ));
+        }
+        let date = |(name, order, open): &(String, Order, Option<String>)| {
+            let open = open.as_ref().map(|cell| format!(", though \"{cell}\" leaves it open"));
+            format!("`{name}` ({}{})", order.words(), open.unwrap_or_default())
+        };
+        if !self.dates.is_empty() {
+            let shown: Vec<String> = self.dates.iter().take(8).map(date).collect();
+            lines.push(format!("read as dates: {}", shown.join(", ")));
+        }
+        if !self.copies.is_empty() {
+            let shown = quoted(self.copies.iter().take(8).map(String::as_str));
+            lines.push(format!(
+                "almost the target itself: {shown}; where that is not known when you predict, leave it out with `--leave-out`, or the scores are too good"
+            ));
         }
         lines
     }

@@ -117,6 +117,11 @@ impl Config {
         if images {
             all.extend(preset.image_defaults());
         }
+        if data == DataKind::Table {
+            // Written out, so that a run from before these keys is told from one that has them.
+            let usual = [("data.missing", "impute"), ("data.prepare", "full")];
+            all.extend(usual.map(|(key, value)| (key.to_owned(), value.into())));
+        }
         let kind = settings.get("method.kind").cloned().and_then(|kind| kind.try_into().ok());
         let kind = kind.map_or_else(|| usual_method(data, preset, settings), Ok)?;
         all.insert("method.kind".into(), kind.name().into());

@@ -36,7 +36,7 @@ pub(super) fn look(
         Mode::Resume if is_run => {
             let before = read_info(folder, observer)?;
             // Before the data, which may take long to load and must be of these settings.
-            resume::check_settings(&before, config, folder)?;
+            resume::check_settings(&before, &resume::as_started(&before, config), folder)?;
             Ok(Some(before))
         }
         Mode::New if is_run => Err(Error::RunExists(folder.to_owned())),

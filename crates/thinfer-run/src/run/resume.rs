@@ -11,6 +11,17 @@ use crate::config::Config;
 /// Keys that a message names before it counts the rest.
 const NAMED: usize = 6;
 
+/// The settings that a run goes on with: how the columns of its table are prepared stays as it was
+/// where it was started before that could be said.
+pub(super) fn as_started(before: &RunInfo, config: &Config) -> Config {
+    let mut config = config.clone();
+    if before.config.data.missing.is_none() && before.config.data.prepare.is_none() {
+        config.data.missing = None;
+        config.data.prepare = None;
+    }
+    config
+}
+
 /// Refuses other settings than the run was started with, by name. Which samples are averaged may
 /// change: nothing is trained again for that.
 pub(super) fn check_settings(before: &RunInfo, config: &Config, folder: &Path) -> Result<()> {

@@ -213,3 +213,37 @@ fn a_stopped_run_has_a_checkpoint_however_rarely_they_are_written() {
     trained(&config, &whole, Mode::New, &Silent).unwrap();
     assert_eq!(last_sample(&run), last_sample(&whole));
 }
+
+/// A run from before gaps were filled in has left their rows out, and goes on without them.
+#[test]
+fn a_run_of_a_table_with_gaps_goes_on_as_it_was_started() {
+    let (folder, run) = place();
+    let path = folder.path().join("t.csv");
+    let row = |row: usize| {
+        let cell = if row % 5 == 0 { String::new() } else { format!("{}", row * 7 % 11) };
+        format!("{cell},{}\n", row * 5 % 13)
+    };
+    fs::write(&path, format!("a,y\n{}", (0..60).map(row).collect::<String>())).unwrap();
+    let set = ["data.kind=table", "data.target=y", "method.kind=sgd", "train.epochs=6"];
+    let mut set: Vec<String> = set.map(str::to_owned).to_vec();
+    set.push(format!("data.path={}", path.display()));
+    let now = Config::parse("", &set).unwrap();
+    let mut before = now.clone();
+    (before.data.missing, before.data.prepare) = (None, None);
+    assert!(!before.to_toml().unwrap().contains("missing"));
+    let first = trained(&before, &run, Mode::New, &Silent).unwrap();
+    assert_eq!(first.info.rows, (28, 10, 10));
+    let kept = read_info(&run, &Silent).unwrap();
+    assert_eq!(
+        (kept.config.data.missing, kept.data_fingerprint),
+        (None, first.info.data_fingerprint)
+    );
+    assert_eq!(open(&run, &Silent).unwrap().info.rows, (28, 10, 10));
+    let again = trained(&now, &run, Mode::Resume, &Silent).unwrap();
+    assert_eq!(again.info.rows, (28, 10, 10));
+    // A new run loses no row, and says in its settings why.
+    let run = folder.path().join("new");
+    let new = trained(&now, &run, Mode::New, &Silent).unwrap();
+    assert_eq!(new.info.rows, (36, 12, 12));
+    assert!(fs::read_to_string(run.join("config.toml")).unwrap().contains("missing = \"impute\""));
+}

@@ -315,7 +315,7 @@ fn input(info: &RunInfo, parts: &[Part]) -> Input {
             let read: BTreeSet<u32> = parts.iter().flat_map(|part| &part.inputs).copied().collect();
             let (mut variables, mut numbers, mut first) = (Vec::new(), Vec::new(), 0);
             for variable in encoding.variables() {
-                let own = first..first + variable.kind.width() as u32;
+                let own = first..first + variable.width() as u32;
                 first = own.end;
                 if read.range(own.clone()).next().is_some() {
                     variables.push(variable.clone());

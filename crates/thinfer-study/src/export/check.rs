@@ -2,7 +2,9 @@
 
 use thinfer_core::posterior::Posterior;
 use thinfer_core::weights::Weights;
-use thinfer_data::table::{Column, Encoding, Kind, OutColumn, Table, Values, Variable};
+use thinfer_data::table::{
+    Column, Encoding, Gaps, Kind, OutColumn, Part as DatePart, Table, Values, Variable,
+};
 use thinfer_data::{Error, Result};
 use thinfer_engine::augment::Choice;
 use thinfer_engine::noise::{Key, Stream};
@@ -41,7 +43,10 @@ struct RawColumn {
 
 enum RawValues {
     Numbers(Vec<f32>),
-    /// Places of levels; one past the last for a level that training did not see.
+    /// The parts of dates, row by row.
+    Parts(usize, Vec<f32>),
+    /// Places of levels, and behind them that of a missing cell; -1 for a level that training did
+    /// not see.
     Levels(Vec<i32>),
 }
 
@@ -77,24 +82,53 @@ impl Probe {
         let key = Key::new(0, 0, Stream::Inputs);
         let (mut raw, mut columns) = (Vec::new(), Vec::new());
         for (variable, at) in encoding.variables().iter().zip(0..) {
-            let Variable { name, kind } = variable;
+            let Variable { name, kind, gaps } = variable;
+            // A row in eight has a gap where there may be one.
+            let is_gap = |row: usize| gaps.is_some() && (row + at as usize) % 8 == 0;
             let (fed, values) = match kind {
                 Kind::Number { mean, sd } => {
-                    let number = |row| (mean + sd * f64::from(key.normal(at, row))) as f32;
+                    let value = |row| (mean + sd * f64::from(key.normal(at, row))) as f32;
+                    let number = |row| if is_gap(row) { f32::NAN } else { value(row) };
                     let numbers: Vec<f32> = (0..TABLE_ROWS).map(number).collect();
                     let wide = numbers.iter().map(|v| f64::from(*v)).collect();
                     (RawValues::Numbers(numbers), Values::Number(wide))
                 }
-                Kind::Category { levels, .. } => {
-                    let level = |row| key.below(at, row, levels.len() + 1) as i32;
+                Kind::Date { order, parts, .. } => {
+                    let day = |row: usize| 18_000 + key.below(at, row, 2000) as i64;
+                    let cell = |row| (!is_gap(row)).then(|| order.text(day(row)));
+                    let value = |part: &DatePart, row| part.of(day(row) as f64) as f32;
+                    let mut numbers = Vec::with_capacity(TABLE_ROWS * parts.len());
+                    for row in 0..TABLE_ROWS {
+                        let number = |part| if is_gap(row) { f32::NAN } else { value(part, row) };
+                        numbers.extend(parts.iter().map(number));
+                    }
+                    let text = (0..TABLE_ROWS).map(cell).collect();
+                    (RawValues::Parts(parts.len(), numbers), Values::Text(text))
+                }
+                Kind::Category { levels, pooled, .. } => {
+                    let other = if pooled.is_empty() { -1 } else { levels.len() as i32 };
+                    let places = levels.len() as i32;
+                    // Of a graph without a place for gaps, the level that stands in for them.
+                    let flag = variable.flags_gaps().then(|| variable.kind.width() as i32);
+                    let gap = |gaps: &Gaps| flag.unwrap_or(gaps.fill as i32);
+                    let gap = gaps.as_ref().map_or(-1, gap);
+                    let level = |row: usize| match key.below(at, row, levels.len() + 1) as i32 {
+                        _ if is_gap(row) => gap,
+                        level if level == places => other,
+                        level => level,
+                    };
                     let numbers: Vec<i32> = (0..TABLE_ROWS).map(level).collect();
                     let unseen = levels.concat() + "?";
-                    let text = |at: &i32| levels.get(*at as usize).unwrap_or(&unseen).clone();
-                    let text = numbers.iter().map(|at| Some(text(at))).collect();
+                    let text = |at: &i32| {
+                        let level = usize::try_from(*at).ok().and_then(|at| levels.get(at));
+                        level.unwrap_or(&unseen).clone()
+                    };
+                    let cell = |(row, at)| (!is_gap(row)).then(|| text(at));
+                    let text = numbers.iter().enumerate().map(cell).collect();
                     (RawValues::Levels(numbers), Values::Text(text))
                 }
             };
-            raw.push(RawColumn { width: kind.width(), fed });
+            raw.push(RawColumn { width: variable.width(), fed });
             columns.push(Column { name: name.clone(), values });
         }
         let table = Table { path: "made-up rows".into(), columns };
@@ -126,6 +160,9 @@ impl Probe {
                     }
                     fed.push(match &column.fed {
                         RawValues::Numbers(v) => Fed::Floats(vec![self.rows(), 1], v.clone()),
+                        RawValues::Parts(width, v) => {
+                            Fed::Floats(vec![self.rows(), *width], v.clone())
+                        }
                         RawValues::Levels(v) => Fed::Integers(v.clone()),
                     });
                 }

@@ -32,8 +32,9 @@ pub(super) fn notices(info: &RunInfo, parts: &[Part]) -> Result<Vec<String>> {
         ));
     }
     let mut first = 0;
-    for Variable { name, kind } in table.schema.encoding.variables() {
-        let own = first..first + kind.width() as u32;
+    for variable in table.schema.encoding.variables() {
+        let Variable { name, kind, .. } = variable;
+        let own = first..first + variable.width() as u32;
         first = own.end;
         let Kind::Number { mean, sd } = kind else { continue };
         let read = || parts.iter().any(|part| part.inputs.iter().any(|c| own.contains(c)));

@@ -5,7 +5,7 @@ use thinfer_core::posterior::Posterior;
 use thinfer_core::posterior::Snapshot;
 use thinfer_core::weights::Weights;
 use thinfer_data::Schema;
-use thinfer_data::table::{Column, Encoding, Table, Target, Values};
+use thinfer_data::table::{Column, Encoding, Rules, Table, Target, Values};
 use thinfer_engine::noise::{Key, Stream};
 use thinfer_engine::{
     Arena, Dataset, Family, Loss, Network, NetworkBuilder, Plan, Role, Shape, Window,
@@ -88,7 +88,44 @@ pub(super) fn encoding() -> Encoding {
     let columns =
         columns.map(|(name, values)| Column { name: name.into(), values }).into_iter().collect();
     let rows: Vec<u32> = (0..30).collect();
-    Encoding::learn(&Table { path: "t".into(), columns }, "y", &rows).unwrap().0
+    Encoding::learn(&Table { path: "t".into(), columns }, "y", &rows, &Rules::plain()).unwrap().0
+}
+
+/// A number, a category and a date with gaps, one of each without, and rare levels.
+pub(super) fn encoding_with_gaps() -> Encoding {
+    const KINDS: [&str; 6] = ["p", "q", "r", "s", "t", "rare"];
+    let level = |row: usize, of: &[&str]| of[row % of.len()].to_owned();
+    let is_gap = |row: usize, every: usize| row.is_multiple_of(every);
+    let number = |every: usize| {
+        let value = |row: usize| if is_gap(row, every) { f64::NAN } else { row as f64 };
+        Values::Number((0..30).map(value).collect())
+    };
+    let text = |every: usize, of: &[&str]| {
+        Values::Text((0..30).map(|row| (!is_gap(row, every)).then(|| level(row, of))).collect())
+    };
+    let date = |every: usize| {
+        let day = |row: usize| format!("{}.{}.20{}", 1 + row % 28, 1 + row % 5, 10 + row % 9);
+        let cell = |row: usize| (row % every != every - 1).then(|| day(row));
+        Values::Text((0..30).map(cell).collect())
+    };
+    let columns = [
+        ("size", number(4)),
+        ("colour", text(5, &["red", "green", "blue"])),
+        ("weight", Values::Number((0..30).map(|row| f64::from(row * row % 11)).collect())),
+        ("shape", Values::Text((0..30).map(|row| Some(level(row, &["round", "flat"]))).collect())),
+        (
+            "kind",
+            Values::Text((0..30).map(|row| Some(level(row / 6 + row / 29, &KINDS))).collect()),
+        ),
+        ("sold", date(5)),
+        ("made", date(100)),
+        ("y", Values::Number((0..30).map(f64::from).collect())),
+    ];
+    let column = |(name, values): (&str, Values)| Column { name: name.into(), values };
+    let columns = columns.into_iter().map(column).collect();
+    let rows: Vec<u32> = (0..30).collect();
+    let table = Table { path: "t".into(), columns };
+    Encoding::learn(&table, "y", &rows, &Rules::default()).unwrap().0
 }
 
 /// So many numbers by the names `x1`, `x2` and so on.
@@ -98,7 +135,7 @@ pub(super) fn numbers(count: usize) -> Encoding {
     let mut columns: Vec<Column> = (1..=count).map(column).collect();
     columns.push(Column { name: "y".into(), values: Values::Number(value(1)) });
     let rows: Vec<u32> = (0..9).collect();
-    Encoding::learn(&Table { path: "t".into(), columns }, "y", &rows).unwrap().0
+    Encoding::learn(&Table { path: "t".into(), columns }, "y", &rows, &Rules::plain()).unwrap().0
 }
 
 pub(super) fn table(network: &Network, target: Target) -> RunInfo {

@@ -8,7 +8,8 @@ use thinfer_engine::{Loss, Shape};
 use thinfer_run::config::Activation;
 
 use super::testing::{
-    SMALL, classes, encoding, images, listed, numbers, posterior, table, table_of,
+    SMALL, classes, encoding, encoding_with_gaps, images, listed, numbers, posterior, table,
+    table_of,
 };
 use super::*;
 
@@ -69,6 +70,16 @@ fn tables_answer_as_thinfer_predict_does() {
         let network = mlp(width, &[6, 5], Activation::Tanh, outputs, loss).unwrap();
         everywhere(&table(&network, target), &[Samples::All, Samples::Number(1)], &WAYS);
     }
+}
+
+/// A gap is NaN or a place of its own for a graph, and is filled in as `predict` does it.
+#[test]
+fn gaps_are_filled_in_by_a_graph_as_thinfer_predict_does() {
+    let encoding = encoding_with_gaps();
+    let target = Target::Number { mean: 3.0, sd: 2.5 };
+    let network = mlp(encoding.width(), &[6, 5], Activation::Tanh, 1, Loss::gaussian(0.7)).unwrap();
+    let info = table_of(&network, encoding, target);
+    everywhere(&info, &[Samples::All, Samples::Number(1)], &WAYS);
 }
 
 /// f32 near 10⁹ is a multiple of 64: all answers would be one number.

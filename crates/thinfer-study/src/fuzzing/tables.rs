@@ -2,15 +2,21 @@
 
 use std::path::Path;
 
-use thinfer_data::table::{Column, OutColumn, ReadOptions, Table, Values, write_columns};
+use thinfer_data::table::{Column, OutColumn, ReadOptions, Reading, Table, Values, write_columns};
 
 use super::{Checked, Outcome, broken, file};
 
 /// Memory that a table may take here.
 const MEMORY: u64 = 8 << 20;
 
-/// A CSV file, and where it has tabs a file with tabs between its cells.
+/// What a packed file begins with.
+const GZIP: [u8; 2] = [0x1f, 0x8b];
+
+/// A CSV file, packed or not, and where it has tabs a file with tabs between its cells.
 pub(super) fn csv(bytes: &[u8]) -> Checked {
+    if bytes.starts_with(&GZIP) {
+        return table("t.csv.gz", bytes);
+    }
     let outcome = table("t.csv", bytes)?;
     if bytes.contains(&b'\t') && table("t.tsv", bytes)? == Outcome::Read {
         return Ok(Outcome::Read);
@@ -40,7 +46,7 @@ fn table(name: &str, bytes: &[u8]) -> Checked {
             return broken("a column of text is none", &format!("{forced:?}"));
         }
     }
-    let again = path.with_file_name(format!("again-{name}"));
+    let again = path.with_file_name(format!("again-{}", name.trim_end_matches(".gz")));
     write_columns(&again, &out(&table), true)
         .or_else(|error| broken("what was read cannot be written", &error))?;
     match read(&again, &[]) {
@@ -51,8 +57,9 @@ fn table(name: &str, bytes: &[u8]) -> Checked {
 }
 
 fn read(path: &Path, categorical: &[String]) -> thinfer_data::Result<Table> {
-    let options = ReadOptions { categorical: categorical.to_vec(), may_be_absent: false };
-    Table::read_within(path, &options, Some(MEMORY)).map(|(table, _)| table)
+    let categorical = categorical.to_vec();
+    let options = ReadOptions { categorical, ..ReadOptions::default() };
+    Reading::of(path, &options, Some(MEMORY)).map(|reading| reading.table)
 }
 
 /// Columns of equal length with names, and finite numbers.

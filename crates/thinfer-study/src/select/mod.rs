@@ -26,7 +26,7 @@ use serde::Serialize;
 use thinfer_core::posterior::Posterior;
 use thinfer_core::posterior::Snapshot;
 use thinfer_core::train::{Observer, Setting, run_chains};
-use thinfer_data::table::Table;
+use thinfer_data::table::{Rules, Table};
 use thinfer_data::{Bundle, Task, check_holdout};
 use thinfer_data::{Error, Result};
 use thinfer_engine::Dataset;
@@ -55,13 +55,22 @@ pub struct Options {
     pub seed: u64,
     /// The share of rows that is held out for the final comparison.
     pub holdout: f64,
+    /// How the columns are prepared.
+    pub rules: Rules,
     /// Other selectors to put beside the result.
     pub compare: Vec<Selector>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { task: TaskChoice::Auto, chains: 4, seed: 1, holdout: 0.2, compare: Vec::new() }
+        Self {
+            task: TaskChoice::Auto,
+            chains: 4,
+            seed: 1,
+            holdout: 0.2,
+            rules: Rules::default(),
+            compare: Vec::new(),
+        }
     }
 }
 
@@ -166,7 +175,8 @@ pub fn select(
     control: &Control<'_>,
 ) -> Result<Selected> {
     let started = Instant::now();
-    let data = Bundle::from_table(table, target, options.task, options.holdout, options.seed)?;
+    let Options { task, holdout, rules, seed, .. } = options;
+    let data = Bundle::from_table(table, target, *task, *holdout, rules, *seed)?;
     let known = join(&data.train, &data.validation)?;
     check_folds(options.chains, known.rows())?;
     let compare = others::able(&options.compare, &data)?;

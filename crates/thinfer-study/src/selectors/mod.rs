@@ -181,7 +181,8 @@ mod tests {
             std::fs::write(&path, format!("a,y\n{}", rows.collect::<String>())).unwrap();
             let table = thinfer_data::table::Table::read(&path).unwrap();
             let task = thinfer_run::config::TaskChoice::Classification;
-            Bundle::from_table(&table, "y", task, 0.2, 1).unwrap()
+            let rules = thinfer_data::table::Rules::plain();
+            Bundle::from_table(&table, "y", task, 0.2, &rules, 1).unwrap()
         };
         let lasso = Selector::Lasso(Lasso::default());
         let two = bundle(|row| ["u", "v"][row % 2]);

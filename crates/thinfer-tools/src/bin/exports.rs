@@ -14,7 +14,7 @@ use std::path::Path;
 use serde_json::json;
 use thinfer::config::{Activation, Config};
 use thinfer::data::Schema;
-use thinfer::data::table::{Column, Encoding, Table, Target, Values};
+use thinfer::data::table::{Column, Encoding, Rules, Table, Target, Values};
 use thinfer::export::{Format, Options, Samples, export};
 use thinfer::methods::initialize;
 use thinfer::model::{image_network, mlp};
@@ -102,7 +102,7 @@ fn table(kind: &str, folder: &Path) -> Outcome {
         columns.into_iter().map(|(name, values)| Column { name: name.into(), values }).collect();
     let rows = Table { path: "rows".into(), columns };
     let all: Vec<u32> = (0..30).collect();
-    let encoding = Encoding::learn(&rows, "y", &all)?.0;
+    let encoding = Encoding::learn(&rows, "y", &all, &Rules::plain())?.0;
     let levels = |count: usize| (0..count).map(|c| format!("class {c}")).collect();
     let (outputs, loss, target) = match kind {
         "regression" => (1, Loss::gaussian_learned(0.5), Target::Number { mean: 40.0, sd: 3.0 }),

@@ -80,6 +80,14 @@ fn tables(corpus: &Corpus, work: &Path) -> Outcome {
     corpus.write("csv", "money", "price,share\n\"$1,200.50\",3 %\n-€7,4 %\n")?;
     corpus.write("csv", "tabs", "a\tb\n1\tx,y\n2\t\"q\"\"q\"\n")?;
     corpus.write("csv", "two-marks", "\u{feff}\u{feff}a,b\n1,2\n")?;
+    corpus.write("csv", "decimal-commas", "a;b;c\n0,5;1.234;12,5 %\n-1,25;12.345;3 %\n")?;
+    corpus.write("csv", "dates", "d,e\n2024-01-31,31.1.24 7:05\n-,1.2.24 19:30\n")?;
+    corpus.write("csv", "gaps", "x,c,y\n1,red,-\nNA,,2\n.5,?,n.a.\n")?;
+    corpus.write("csv", "open-commas", "a|b|c\n1,234|1 234|1'234\n999|5|(7)\n")?;
+    corpus.write("csv", "packed", packed(b"x,c\n1,red\n2,blue\n")?)?;
+    let wide = "\u{feff}a;ü\n1;0,5\n".encode_utf16().flat_map(u16::to_le_bytes);
+    corpus.write("csv", "utf-16", wide.collect::<Vec<u8>>())?;
+    corpus.write("csv", "windows-1252", b"a,stra\xdfe\n1,caf\xe9\n")?;
     corpus.write("csv", "uneven", "a,b\n1,2,3\n")?;
     let columns = [
         ("x".to_owned(), OutColumn::Number(vec![0.5, f64::NAN, -1e300])),
@@ -304,12 +312,17 @@ fn networks(corpus: &Corpus, work: &Path) -> Outcome {
     corpus.write("network", "pooled", serde_json::to_vec(&pooled)?)
 }
 
+/// Bytes as gzip packs them.
+fn packed(bytes: &[u8]) -> std::io::Result<Vec<u8>> {
+    let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+    packed.write_all(bytes)?;
+    packed.finish()
+}
+
 fn images(corpus: &Corpus) -> Outcome {
     let array = [&[0, 0, 8, 3][..], &[0, 0, 0, 2, 0, 0, 0, 2, 0, 0, 0, 1], b"wxyz"].concat();
     corpus.write("idx", "plain", &array)?;
-    let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
-    packed.write_all(&array)?;
-    corpus.write("idx", "packed", packed.finish()?)?;
+    corpus.write("idx", "packed", packed(&array)?)?;
     corpus.write("idx", "labels", b"\0\0\x08\x01\0\0\0\x03\x07\x02\x01")?;
     corpus.write(
         "idx",

@@ -5,6 +5,7 @@ mod table;
 
 use std::path::PathBuf;
 
+use thinfer::Error;
 use thinfer::run::Inputs;
 
 use crate::context::Context;
@@ -19,11 +20,12 @@ Pictures: file, class, probability, entropy, mutual_information (in nats).
 
 Examples:
   thinfer predict runs/example1 new.csv > predictions.csv
+  thinfer predict runs/houses new.csv --id address --out p.csv
   thinfer predict runs/shapes photos/ a.png --all > predictions.csv")]
 pub(crate) struct Args {
     /// The folder of the run
     run: PathBuf,
-    /// A table (.csv, .tsv, .parquet), or pictures and folders of them
+    /// A table (.csv, .tsv, .parquet, - for standard input), or pictures and folders
     #[arg(required = true)]
     input: Vec<PathBuf>,
     /// Write there, not to standard output
@@ -32,6 +34,9 @@ pub(crate) struct Args {
     /// Replace FILE
     #[arg(long)]
     force: bool,
+    /// Of a table: a column that predictions keep
+    #[arg(long, value_name = "COLUMN")]
+    id: Vec<String>,
     /// For pictures: the probability of every class
     #[arg(long)]
     all: bool,
@@ -46,6 +51,11 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<()> {
     let (info, posterior) = run_folder::open_posterior(&args.run, context)?;
     match &info.inputs {
         Inputs::Table(_) => table::run(args, &info, &posterior, context),
+        Inputs::Images(_) if !args.id.is_empty() => {
+            let problem =
+                "keeps columns of a table, but the run was trained on images; leave it out";
+            Err(Error::config("--id", problem).into())
+        }
         Inputs::Images(_) => images::run(args, &info, &posterior, context),
     }
 }

@@ -24,7 +24,7 @@ pub(super) fn run(
     let options = info.table()?.schema.encoding.read_options();
     let (table, note) = Table::read_noted(input, &options)?;
     note.iter().for_each(|note| context.notice(note));
-    let predictions = predict(info, posterior, &table)?;
+    let predictions = predict(info, posterior, &table)?.with_ids(&table, &args.id)?;
     predictions.notes.iter().for_each(|note| context.notice(note));
     if let Some(out) = &args.out {
         predictions.write(out, args.force)?;
@@ -43,7 +43,10 @@ fn to_json(args: &Args, predictions: &Predictions) -> anyhow::Result<Value> {
     object.insert("input".into(), json!(args.input[0].display().to_string()));
     object.insert("task".into(), serde_json::to_value(predictions.task)?);
     object.insert("rows".into(), json!(predictions.rows));
-    object.insert("missing_rows".into(), json!(predictions.missing.rows));
+    let with_gaps = predictions.missing.rows;
+    let (filled, missing) = if predictions.filled { (with_gaps, 0) } else { (0, with_gaps) };
+    object.insert("missing_rows".into(), json!(missing));
+    object.insert("filled_rows".into(), json!(filled));
     object.insert("unseen_rows".into(), json!(predictions.unseen_rows));
     object.insert("members".into(), json!(predictions.members));
     object.insert("scored_rows".into(), json!(predictions.scored_rows));

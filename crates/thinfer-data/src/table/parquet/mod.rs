@@ -21,9 +21,9 @@ use parquet::schema::types::ColumnDescriptor;
 use self::headers::{has_footer, largest_page};
 use self::pages::Pages;
 use self::schema::{Stored, kinds, needed};
-use super::dressed::as_numbers;
+use super::dialect;
 use super::{
-    Column, Found, ReadOptions, Table, Values, check_categorical, check_rows, infinite_cell,
+    Column, ReadOptions, Reading, Table, Values, check_categorical, check_rows, infinite_cell,
     is_missing_text, number_text,
 };
 use crate::error::{Error, Result};
@@ -36,7 +36,7 @@ pub(super) use self::write::write;
 const BATCH: usize = 8192;
 
 /// Reads the file at `path`, which is there and not empty.
-pub(super) fn read(path: &Path, options: &ReadOptions, memory: Option<u64>) -> Result<Found> {
+pub(super) fn read(path: &Path, options: &ReadOptions, memory: Option<u64>) -> Result<Reading> {
     // The parquet crate asserts some of what it finds in a file (negative offsets, a dictionary
     // that is announced and absent), and a damaged file must not end the program.
     std::panic::catch_unwind(|| read_sound(path, options, memory)).unwrap_or_else(|_| {
@@ -44,7 +44,7 @@ pub(super) fn read(path: &Path, options: &ReadOptions, memory: Option<u64>) -> R
     })
 }
 
-fn read_sound(path: &Path, options: &ReadOptions, memory: Option<u64>) -> Result<Found> {
+fn read_sound(path: &Path, options: &ReadOptions, memory: Option<u64>) -> Result<Reading> {
     let file = regular::open(path).map_err(|e| Error::file("read", path, e))?;
     if !has_footer(&mut BufReader::new(&file)) {
         let problem = "cannot be read as Parquet (it does not end like it); write the table again";
@@ -60,7 +60,7 @@ fn read_sound(path: &Path, options: &ReadOptions, memory: Option<u64>) -> Result
 
     let schema = meta.file_metadata().schema_descr();
     let room = Room { rows, memory, text: Cell::new(0) };
-    let (mut columns, mut dressed) = (Vec::with_capacity(kinds.len()), Vec::new());
+    let (mut columns, mut told) = (Vec::with_capacity(kinds.len()), Vec::new());
     for (at, kind) in kinds.iter().enumerate() {
         let descriptor = schema.column(at);
         let name = descriptor.name();
@@ -86,20 +86,29 @@ fn read_sound(path: &Path, options: &ReadOptions, memory: Option<u64>) -> Result
         let forced = options.categorical.iter().any(|wanted| wanted == name);
         let values = match cells {
             cells @ (Values::Text(_) | Values::Number(_)) if forced => as_text(cells, *kind),
-            Values::Text(cells) => match as_numbers(&cells) {
-                Some((numbers, cell)) => {
-                    dressed.push((name.to_owned(), cell));
-                    Values::Number(numbers)
-                }
-                None => Values::Text(cells),
-            },
+            Values::Text(cells) => people(name, cells, &mut told),
             numbers @ Values::Number(_) => numbers,
         };
         columns.push(Column { name: name.to_owned(), values });
     }
     let table = Table { path: path.to_owned(), columns };
     check_categorical(&table, options)?;
-    Ok(Found { table, dressed })
+    let decimal_commas = told.iter().any(|told| told.decimal == dialect::Decimal::Comma);
+    let notes = dialect::note(&told).into_iter().collect();
+    Ok(Reading { table, decimal_commas, notes })
+}
+
+/// A column of text as numbers, where all cells are numbers and some are written as people do it;
+/// as the file says otherwise.
+fn people(name: &str, cells: Vec<Option<String>>, told: &mut Vec<dialect::Told>) -> Values {
+    let look = dialect::Column::of(&cells);
+    let (Some(decimal), Some(cell)) = (look.decimal(dialect::Decimal::Point), look.dressed())
+    else {
+        return Values::Text(cells);
+    };
+    let (name, cell, is_open) = (name.to_owned(), cell.to_owned(), look.is_open());
+    told.push(dialect::Told { name, cell, decimal, is_open });
+    Values::Number(dialect::numbers(&cells, decimal))
 }
 
 /// Refuses what are no pages, and pages that would not fit into memory once they are unpacked.
@@ -405,7 +414,7 @@ mod tests {
     #[test]
     fn numbers_can_be_read_as_categories() {
         let options =
-            ReadOptions { categorical: vec!["x".into(), "b".into()], may_be_absent: false };
+            ReadOptions { categorical: vec!["x".into(), "b".into()], ..ReadOptions::default() };
         let table = table("required int32 x; required boolean b;", &options).unwrap();
         assert_eq!(table.columns[0].values, text(&["1", "-2", "3", "11", "8", "13"]));
         let truths = text(&["true", "false", "true", "true", "false", "true"]);

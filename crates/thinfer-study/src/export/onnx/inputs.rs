@@ -1,6 +1,6 @@
 //! What a graph reads: images from 0 to 1, or the columns of a table as the user has them.
 
-use thinfer_data::table::{Encoding, Kind, Variable};
+use thinfer_data::table::{Encoding, Kind, Part as DatePart, Variable};
 use thinfer_run::run::ImageInputs;
 
 use super::graph::Graph;
@@ -25,50 +25,171 @@ pub(super) fn images(graph: &mut Graph, images: &ImageInputs) -> Value {
 
 /// The standardised design columns `used`, ascending, from one input a variable.
 ///
-/// A number is an input of one float a row. A category is one whole number a row, the place of the
-/// level among the levels; any other number is none of the levels.
+/// A number is an input of one float a row, NaN where it is missing, and a date one of a float for
+/// each of its parts. A category is one whole number a row, the place of the level among the levels,
+/// behind which may come those of rare levels and of a missing cell; any other number is none of the
+/// levels.
 pub(super) fn table(graph: &mut Graph, encoding: &Encoding, used: &[u32]) -> Value {
-    let (mut pieces, mut means, mut sds) = (Vec::new(), Vec::new(), Vec::new());
+    let mut columns = Columns { graph, pieces: Vec::new(), means: Vec::new(), sds: Vec::new() };
     let mut first = 0;
-    for Variable { name, kind } in encoding.variables() {
-        let here: Vec<usize> = (0..kind.width())
+    for variable in encoding.variables() {
+        let here: Vec<usize> = (0..variable.width())
             .filter(|at| used.binary_search(&((first + at) as u32)).is_ok())
             .collect();
-        first += kind.width();
+        first += variable.width();
         if here.is_empty() {
             continue;
         }
-        match kind {
-            Kind::Number { mean, sd } => {
-                let about = format!("the column `{name}`; truth values are 1 and 0");
-                pieces.push(graph.input(name, FLOAT, &[1], &about));
-                means.push(*mean);
-                sds.push(*sd);
+        match &variable.kind {
+            Kind::Number { mean, sd } => columns.number(variable, (*mean, *sd), &here),
+            Kind::Category { levels, means, sds, pooled } => {
+                columns.category(variable, (levels, pooled), (means, sds), &here);
             }
-            Kind::Category { levels, means: m, sds: s } => {
-                let listed = levels.iter().enumerate().map(|(at, level)| format!("{at} {level}"));
-                let listed: Vec<String> = listed.collect();
-                let about =
-                    format!("the level of `{name}`: {}; -1 for any other", listed.join(", "));
-                let input = graph.input(name, INT64, &[1], &about);
-                let numbers: Vec<i64> = here.iter().map(|at| *at as i64).collect();
-                let numbers = graph.integers(&format!("{name}/levels"), &numbers);
-                let is = graph.node(&format!("{name}/is"), "Equal", &[&input, &numbers], vec![]);
-                let to = vec![Attribute::int("to", i64::from(FLOAT))];
-                pieces.push(graph.node(&format!("{name}/columns"), "Cast", &[&is], to));
-                means.extend(here.iter().map(|at| m[*at]));
-                sds.extend(here.iter().map(|at| s[*at]));
+            Kind::Date { parts, means, sds, .. } => {
+                columns.date(variable, parts, (means, sds), &here);
             }
         }
     }
-    let joined = match &pieces[..] {
-        [one] => one.clone(),
-        several => {
-            let several: Vec<&str> = several.iter().map(String::as_str).collect();
-            graph.node("columns", "Concat", &several, vec![Attribute::int("axis", 1)])
+    columns.joined()
+}
+
+/// The design columns in the making.
+struct Columns<'a> {
+    graph: &'a mut Graph,
+    pieces: Vec<String>,
+    means: Vec<f64>,
+    sds: Vec<f64>,
+}
+
+impl Columns<'_> {
+    /// The columns `here` of a number: itself, and where it is missing.
+    fn number(&mut self, variable: &Variable, (mean, sd): (f64, f64), here: &[usize]) {
+        let name = &variable.name;
+        let nan = if variable.gaps.is_some() { "; NaN is missing" } else { "" };
+        let about = format!("the column `{name}`; truth values are 1 and 0{nan}");
+        let input = self.graph.input(name, FLOAT, &[1], &about);
+        let fill = variable.gaps.as_ref().map_or(mean, |gaps| gaps.fill);
+        self.numbers(variable, &input, &[fill], (&[mean], &[sd]), here);
+    }
+
+    /// The columns `here` of a date: its parts, and where it is missing.
+    fn date(
+        &mut self,
+        variable: &Variable,
+        parts: &[DatePart],
+        (means, sds): (&[f64], &[f64]),
+        here: &[usize],
+    ) {
+        let name = &variable.name;
+        let listed: Vec<&str> = parts.iter().map(|part| part.name()).collect();
+        let nan = if variable.gaps.is_some() { "; NaN is missing" } else { "" };
+        let about = format!(
+            "of the date `{name}`: {}; days count from 1970-01-01, a year has 365.25 and weeks begin on Monday{nan}",
+            listed.join(", ")
+        );
+        let input = self.graph.input(name, FLOAT, &[parts.len()], &about);
+        self.numbers(variable, &input, means, (means, sds), here);
+    }
+
+    /// The columns `here` of an input of numbers: themselves, `fills` where they are missing, and
+    /// where that is.
+    fn numbers(
+        &mut self,
+        variable: &Variable,
+        input: &str,
+        fills: &[f64],
+        (means, sds): (&[f64], &[f64]),
+        here: &[usize],
+    ) {
+        let (name, width) = (&variable.name, means.len());
+        let own: Vec<usize> = here.iter().copied().filter(|at| *at < width).collect();
+        let is_missing = variable
+            .gaps
+            .as_ref()
+            .map(|_| self.graph.node(&format!("{name}/missing"), "IsNaN", &[input], vec![]));
+        if !own.is_empty() {
+            let mut value = input.to_owned();
+            if let Some(is_missing) = &is_missing {
+                let fills: Vec<f32> = fills.iter().map(|fill| *fill as f32).collect();
+                let fill = self.graph.floats(&format!("{name}/fill"), &[1, width], &fills);
+                let parts = [is_missing.as_str(), &fill, input];
+                value = self.graph.node(&format!("{name}/filled"), "Where", &parts, vec![]);
+            }
+            if own.len() < width {
+                value = self.chosen(&format!("{name}/read"), &value, &own);
+            }
+            self.pieces.push(value);
+            self.means.extend(own.iter().map(|at| means[*at]));
+            self.sds.extend(own.iter().map(|at| sds[*at]));
         }
-    };
-    Value { name: standardised(graph, joined, &means, &sds), flat: true }
+        if let (Some(gaps), Some(mut is_missing)) = (&variable.gaps, is_missing)
+            && here.contains(&width)
+        {
+            if width > 1 {
+                is_missing = self.chosen(&format!("{name}/first"), &is_missing, &[0]);
+            }
+            let flag = self.as_float(&format!("{name}/flag"), &is_missing);
+            self.pieces.push(flag);
+            self.means.push(gaps.share);
+            self.sds.push(gaps.flag_sd());
+        }
+    }
+
+    /// Some columns of a value.
+    fn chosen(&mut self, name: &str, value: &str, wanted: &[usize]) -> String {
+        let places: Vec<i64> = wanted.iter().map(|at| *at as i64).collect();
+        let places = self.graph.integers(&format!("{name}/places"), &places);
+        let axis = vec![Attribute::int("axis", 1)];
+        self.graph.node(name, "Gather", &[value, &places], axis)
+    }
+
+    /// The columns `here` of a category: its levels, and where it is missing.
+    fn category(
+        &mut self,
+        variable: &Variable,
+        (levels, pooled): (&[String], &[String]),
+        (means, sds): (&[f64], &[f64]),
+        here: &[usize],
+    ) {
+        let name = &variable.name;
+        let mut listed: Vec<String> =
+            levels.iter().enumerate().map(|(at, level)| format!("{at} {level}")).collect();
+        let other = if pooled.is_empty() { -1 } else { levels.len() as i64 };
+        let (mut means, mut sds) = (means.to_vec(), sds.to_vec());
+        if let Some(gaps) = variable.gaps.as_ref().filter(|_| variable.flags_gaps()) {
+            listed.push(format!("{} a missing cell", means.len()));
+            means.push(gaps.share);
+            sds.push(gaps.flag_sd());
+        }
+        let about = format!("the level of `{name}`: {}; {other} for any other", listed.join(", "));
+        let input = self.graph.input(name, INT64, &[1], &about);
+        let numbers: Vec<i64> = here.iter().map(|at| *at as i64).collect();
+        let numbers = self.graph.integers(&format!("{name}/levels"), &numbers);
+        let is = self.graph.node(&format!("{name}/is"), "Equal", &[&input, &numbers], vec![]);
+        let piece = self.as_float(&format!("{name}/columns"), &is);
+        self.pieces.push(piece);
+        self.means.extend(here.iter().map(|at| means[*at]));
+        self.sds.extend(here.iter().map(|at| sds[*at]));
+    }
+
+    /// Truth values as 1 and 0.
+    fn as_float(&mut self, name: &str, value: &str) -> String {
+        let to = vec![Attribute::int("to", i64::from(FLOAT))];
+        self.graph.node(name, "Cast", &[value], to)
+    }
+
+    /// All of them side by side, standardised.
+    fn joined(self) -> Value {
+        let Self { graph, pieces, means, sds } = self;
+        let joined = match &pieces[..] {
+            [one] => one.clone(),
+            several => {
+                let several: Vec<&str> = several.iter().map(String::as_str).collect();
+                graph.node("columns", "Concat", &several, vec![Attribute::int("axis", 1)])
+            }
+        };
+        Value { name: standardised(graph, joined, &means, &sds), flat: true }
+    }
 }
 
 /// `(x − mean) / sd` by column; columns that are taken as they are stay untouched.

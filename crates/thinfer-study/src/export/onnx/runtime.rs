@@ -6,7 +6,7 @@ use thinfer_data::{Error, Result};
 use crate::export::graph_io::Fed;
 
 /// The operations that a graph may have; nothing else of the runtime is linked.
-const OPERATIONS: [&dyn RegisterOp; 24] = [
+const OPERATIONS: [&dyn RegisterOp; 26] = [
     &ops::Add,
     &ops::AveragePool,
     &ops::BatchNormalization,
@@ -19,6 +19,7 @@ const OPERATIONS: [&dyn RegisterOp; 24] = [
     &ops::Gather,
     &ops::Gemm,
     &ops::GlobalAveragePool,
+    &ops::IsNaN,
     &ops::MaxPool,
     &ops::Mul,
     &ops::Pad,
@@ -31,6 +32,7 @@ const OPERATIONS: [&dyn RegisterOp; 24] = [
     &ops::Tanh,
     &ops::Transpose,
     &ops::Unsqueeze,
+    &ops::Where,
 ];
 
 /// What the graph in `file` answers under `outputs`. Inputs are fed in the order in which the graph

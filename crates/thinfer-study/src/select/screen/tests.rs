@@ -3,7 +3,7 @@
 use std::sync::atomic::AtomicBool;
 
 use thinfer_core::train::Silent;
-use thinfer_data::table::{Column, Table, Values};
+use thinfer_data::table::{Column, Rules, Table, Values};
 use thinfer_run::config::TaskChoice;
 
 use super::*;
@@ -39,7 +39,8 @@ fn evidence_is_that_of_rows_that_the_chain_has_not_seen() {
     let x: Vec<f64> = (0..rows).map(|row| f64::from(key.normal(0, row))).collect();
     let y = x.iter().map(|x| 2.0 * x).collect();
     let table = Table { path: "t.csv".into(), columns: vec![column("x", x), column("y", y)] };
-    let data = Bundle::from_table(&table, "y", TaskChoice::Regression, 0.2, 1).unwrap();
+    let data =
+        Bundle::from_table(&table, "y", TaskChoice::Regression, 0.2, &Rules::plain(), 1).unwrap();
     let (train, fold): (Vec<u32>, Vec<u32>) = (0..data.train.rows() as u32).partition(|r| *r >= 12);
     let mut targets = data.train.targets().to_vec();
     fold.iter().for_each(|row| targets[*row as usize] *= -1.0);
