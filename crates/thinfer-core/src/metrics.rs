@@ -25,7 +25,7 @@ pub use calibration::{
 pub use chains::{bulk_ess, r_hat, tail_ess};
 pub use detection::{Detection, detect};
 pub use erf::{erf, erfc, normal_quantile};
-pub use mixture::Noise;
+pub use mixture::{Noise, Scales};
 pub use pit::{Coverage, PIT_BINS, PIT_LEVELS, Pit, pit};
 pub use selective::{RiskCoverage, risk_coverage};
 pub use uncertainty::{Uncertainty, entropy, uncertainty};

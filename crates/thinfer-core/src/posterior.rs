@@ -9,7 +9,7 @@ use safetensors::tensor::{Dtype, TensorView};
 use thinfer_data::{Error, Result};
 use thinfer_engine::{Dataset, Loss, Network, Param, ParamTable, Plan, Scale};
 
-use crate::metrics::Noise;
+use crate::metrics::{Noise, Scales};
 pub use kept::{SampleRule, Thin};
 pub use snapshot::Snapshot;
 
@@ -34,8 +34,8 @@ pub enum Predictive {
         noise: Noise,
         /// `means[member][row]`
         means: Vec<Vec<f64>>,
-        /// The noise standard deviation of each member, or what stands for it in `noise`.
-        sigmas: Vec<f64>,
+        /// The noise standard deviations, or what stands for them in `noise`.
+        sigmas: Scales,
     },
     /// Class probabilities.
     Classes {
@@ -104,11 +104,19 @@ impl Posterior {
         let loss = self.network.loss();
         if let Some(noise) = Noise::of(loss) {
             let mut means = Vec::new();
-            let mut sigmas = Vec::new();
+            let (mut of_members, mut of_rows) = (Vec::new(), Vec::new());
             for member in &self.members {
-                means.push(each(member)?.into_iter().map(|f| mean_of(loss, f)).collect());
-                sigmas.push(sigma_of(&self.network, &member.weights));
+                let raw = each(member)?;
+                if let Some(sigma) = sigma_of(&self.network, &member.weights) {
+                    means.push(raw.into_iter().map(|f| mean_of(loss, f)).collect());
+                    of_members.push(sigma);
+                } else {
+                    means.push(raw.iter().step_by(2).map(|f| f64::from(*f)).collect());
+                    let logs = raw.iter().skip(1).step_by(2);
+                    of_rows.push(logs.map(|log| f64::from(*log).exp()).collect());
+                }
             }
+            let sigmas = if loss.is_by_row() { Scales::OfRows(of_rows) } else { of_members.into() };
             return Ok(Predictive::Regression { noise, means, sigmas });
         }
         let mut members = Vec::new();
@@ -140,15 +148,17 @@ pub fn mean_of(loss: &Loss, f: f32) -> f64 {
     }
 }
 
-/// The noise of a network with these weights; 1 where it has none.
-pub fn sigma_of(network: &Network, weights: &[f32]) -> f64 {
-    match network.loss().scale() {
+/// The noise of a network with these weights, one for all rows: 1 where it has none, nothing where
+/// it is predicted row by row.
+pub fn sigma_of(network: &Network, weights: &[f32]) -> Option<f64> {
+    Some(match network.loss().scale() {
         Some(Scale::Known(sigma)) => *sigma,
         Some(Scale::Learned { param, .. }) => {
             f64::from(weights[network.params()[*param].offset]).exp()
         }
+        Some(Scale::ByRow { .. }) => return None,
         None => 1.0,
-    }
+    })
 }
 
 /// How many of so many rows go through a network at once.
@@ -189,7 +199,7 @@ impl Predictive {
             Predictive::Regression { noise, means, sigmas } => Predictive::Regression {
                 noise: *noise,
                 means: means.iter().map(|m| pick(m, 1)).collect(),
-                sigmas: sigmas.clone(),
+                sigmas: sigmas.at_rows(rows),
             },
             Predictive::Classes { classes, members } => Predictive::Classes {
                 classes: *classes,
@@ -212,7 +222,8 @@ impl Predictive {
         let Predictive::Regression { noise, means, sigmas } = self else { return None };
         let of_row = |(row, y): (usize, &T)| {
             let column: Vec<f64> = means.iter().map(|m| m[row]).collect();
-            let below = |y: f64| noise.mixture_below(y, &column, sigmas);
+            let scales = sigmas.at_row(row);
+            let below = |y: f64| noise.mixture_below(y, &column, &scales);
             let y: f64 = (*y).into();
             let at = below(y);
             (if noise.counts() { below(y - 1.0) } else { at }, at)
@@ -228,7 +239,7 @@ impl Predictive {
             (0..rows)
                 .map(|row| {
                     let column: Vec<f64> = means.iter().map(|m| m[row]).collect();
-                    noise.quantile(&column, sigmas, q).unwrap_or(f64::NAN)
+                    noise.quantile(&column, &sigmas.at_row(row), q).unwrap_or(f64::NAN)
                 })
                 .collect()
         };

@@ -49,7 +49,7 @@ pub use dataset::Dataset;
 pub use error::EngineError;
 pub use mixture::{Draw, Law, Mixture};
 pub use network::{Curve, Family, List, Network, NetworkBuilder, Node, NodeId, Op};
-pub use ops::loss::{Loss, Scale};
+pub use ops::loss::{Loss, NoiseUnit, Scale};
 pub use ops::{Onnx, Pool};
 pub use param::{Param, ParamTable, Role};
 pub use plan::{ExactPlan, Passes, Plan};

@@ -233,13 +233,10 @@ pub fn baseline(data: &Bundle) -> Scores {
                 // A count that varies more than a Poisson's, where it does.
                 let excess = (sigma * sigma - mean).max(0.0) / (mean * mean);
                 let scale = excess.sqrt().max(1e-3);
-                Predictive::Regression {
-                    noise: Noise::NegativeBinomial,
-                    means,
-                    sigmas: vec![scale],
-                }
+                let sigmas = vec![scale].into();
+                Predictive::Regression { noise: Noise::NegativeBinomial, means, sigmas }
             } else {
-                Predictive::Regression { noise: Noise::Normal, means, sigmas: vec![sigma] }
+                Predictive::Regression { noise: Noise::Normal, means, sigmas: vec![sigma].into() }
             }
         }
         Task::Classification => {
@@ -395,19 +392,21 @@ fn convergence(
     let rows = compared_rows(truth.len());
     let sampled = match predictive {
         Predictive::Regression { noise, means, sigmas } => {
-            let one = |(f, sigma): (&Vec<f64>, &f64)| {
-                let nll = noise.nll(std::slice::from_ref(f), &[*sigma], truth);
+            let one = |(member, f): (usize, &Vec<f64>)| {
+                let nll = noise.nll(std::slice::from_ref(f), &sigmas.of_member(member), truth);
                 nll.map_or(f64::NAN, |nll| -nll - sd.ln())
             };
-            let learned = all.network.loss().scale_param().is_some();
-            let logs = || sigmas.iter().map(|sigma| sigma.ln() + sd.ln()).collect();
+            let loss = all.network.loss();
+            let learned = loss.scale_param().is_some() || loss.is_by_row();
+            let log = |member| sigmas.mean_log(member) + sd.ln();
+            let logs = || (0..sigmas.members()).map(log).collect();
             Sampled {
                 samples: &samples,
                 predictions: means
                     .iter()
                     .map(|f| rows.clone().map(|row| f[row]).collect())
                     .collect(),
-                log_likelihood: means.iter().zip(sigmas).map(one).collect(),
+                log_likelihood: means.iter().enumerate().map(one).collect(),
                 log_sigma: learned.then(logs),
             }
         }

@@ -112,7 +112,8 @@ pub fn plain_network(config: &Config, data: Problem<'_>) -> Result<Network> {
             return Err(Error::config("model.name", problem));
         }
         ProblemInputs::Table { task: Task::Regression, count_mean, groups, .. } => {
-            (groups.len(), 1, number_loss(model, count_mean)?)
+            let loss = number_loss(model, count_mean)?;
+            (groups.len(), if loss.is_by_row() { 2 } else { 1 }, loss)
         }
         ProblemInputs::Table { classes: 2, groups, .. } => (groups.len(), 1, Loss::Bernoulli),
         ProblemInputs::Table { classes, groups, .. } => {
@@ -128,7 +129,12 @@ fn number_loss(model: &ModelConfig, count_mean: Option<f64>) -> Result<Loss> {
     let scale = match model.noise {
         NoiseModel::Known => Scale::Known(model.noise_sigma),
         NoiseModel::Learned => Scale::Learned { start: model.noise_sigma, param: 0 },
+        NoiseModel::ByRow => Scale::ByRow { start: model.noise_sigma },
     };
+    if count_mean.is_some() && model.noise == NoiseModel::ByRow {
+        let problem = "is \"by-row\", but data.task is \"counts\", whose variance follows their mean; give \"learned\"";
+        return Err(Error::config("model.noise", problem));
+    }
     let refuse = |problem: &str| Err(Error::config("model.likelihood", problem));
     Ok(match (model.likelihood, count_mean) {
         // What was left to the rows is chosen before; without them it is the plainer one.

@@ -266,7 +266,8 @@ fn regression_columns(
     let members = means.len() as f64;
     // The variance of an equal-weight mixture: the mean of the variances, and that of the means.
     let sd = |(row, mean): (usize, &f64)| {
-        let within = means.iter().zip(sigmas).map(|(m, sigma)| noise.variance(m[row], *sigma));
+        let sigmas = sigmas.at_row(row);
+        let within = means.iter().zip(&*sigmas).map(|(m, sigma)| noise.variance(m[row], *sigma));
         let between = means.iter().map(|m| (m[row] - mean).powi(2)).sum::<f64>() / members;
         scale * (within.sum::<f64>() / members + between).sqrt()
     };

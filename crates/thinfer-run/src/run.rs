@@ -265,7 +265,12 @@ pub fn train_and_hold(
     let data = Data::load(&config.data, config.seed)?;
     let (resolved, choice) = match there {
         Some(there) => (likelihood::as_trained(config, &there.network), None),
-        None => likelihood::choose(config, &data)?,
+        None => {
+            if likelihood::asks(config, &data).is_some() {
+                control.observer.notice("comparing likelihoods on rows that are held out");
+            }
+            likelihood::choose(config, &data, control.stop)?
+        }
     };
     let specs = chain_specs(&resolved, &data)?;
     let mut info = describe(config, &data, &specs, control)?;

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
-use thinfer_core::metrics::Noise;
+use thinfer_core::metrics::{Noise, Scales};
 use thinfer_core::posterior::Predictive;
 use thinfer_core::train::{Setting, Silent, run_chains};
 use thinfer_data::{Bundle, Data};
@@ -103,6 +103,7 @@ fn counts_have_rates_and_their_extra_variance_is_learned() {
     let (found, predictive, data) = fitted(&wild, &["data.task=counts"]);
     let Predictive::Regression { noise, sigmas, .. } = &predictive else { panic!() };
     assert_eq!(*noise, Noise::NegativeBinomial);
+    let Scales::OfMembers(sigmas) = sigmas else { panic!() };
     let late = &sigmas[sigmas.len() / 2..];
     let learned = late.iter().sum::<f64>() / late.len() as f64;
     assert!((learned - spread).abs() < 0.15, "{learned}");

@@ -17,7 +17,7 @@ fn scores_of_regression_are_in_the_units_of_the_target() {
     let predictive = Predictive::Regression {
         noise: Noise::Normal,
         means: vec![f.to_vec()],
-        sigmas: vec![sigma],
+        sigmas: vec![sigma].into(),
     };
     let scores = score(&predictive, &data, (mean, sd));
     let (mut nll, mut mse) = (0.0, 0.0);

@@ -6,8 +6,8 @@ use proptest::prelude::*;
 use thinfer::shrink::{Layout, Shrunk, agreement, leftovers, shrink};
 use thinfer_engine::noise::{Key, Stream};
 use thinfer_engine::{
-    Arena, Dataset, EngineError, ExactPlan, Loss, Network, NetworkBuilder, NodeId, Op, Plan, Shape,
-    Window,
+    Arena, Dataset, EngineError, ExactPlan, Loss, Network, NetworkBuilder, NodeId, Op, Plan, Scale,
+    Shape, Window,
 };
 
 /// Random choices of one case, all from one seed, so that a failure can be repeated.
@@ -38,7 +38,8 @@ impl Dice {
 type Built = Result<Network, EngineError>;
 
 fn loss(dice: &mut Dice) -> (Loss, usize) {
-    match dice.up_to(4) {
+    match dice.up_to(5) {
+        4 => (Loss::Gaussian { scale: Scale::ByRow { start: 0.7 } }, 2),
         1 => (Loss::gaussian_learned(0.7), dice.up_to(2)),
         2 => (Loss::Bernoulli, 1),
         3 => (Loss::CrossEntropy { smoothing: 0.1 }, 1 + dice.up_to(4)),

@@ -221,27 +221,6 @@ impl Memory {
     }
 }
 
-/// What a chain found while it looked for a start.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Start {
-    /// The smallest mean loss of the rows that it held out, without the prior.
-    pub held_out_loss: f64,
-    /// Whether these rows got worse, so that nothing better is to come.
-    pub has_ended: bool,
-    /// Whether the chain moves already.
-    pub moves: bool,
-}
-
-/// The same from the numbers that a chain of this method keeps.
-pub fn start(numbers: &[f64]) -> Option<Start> {
-    let m = Memory::read(numbers)?;
-    Some(Start {
-        held_out_loss: m.descent.best_loss,
-        has_ended: m.descent.stopped > 0.0,
-        moves: m.u.iter().any(|u| *u != 0.0),
-    })
-}
-
 /// MCLMC with the key of its noise.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MclmcMethod {
@@ -488,6 +467,7 @@ pub const METHOD: Declaration = Declaration {
         "method.persistence",
         "prior.scale",
         "prior.noise_sd",
+        "prior.noise_row_sd",
         "schedule.temperature",
     ],
     keys: &[
@@ -504,8 +484,8 @@ pub const METHOD: Declaration = Declaration {
         key(
             "method.budget_seconds",
             Kind::NumberAbove(0.0, 1e7),
-            "seconds that all epochs of MCLMC may take on two cores, about; 120. It says how many \
-             moves an epoch has, whatever the machine",
+            "seconds that all epochs of MCLMC may take on two cores, about; 120, for tables 100. It \
+             says how many moves an epoch has, whatever the machine",
         ),
         key(
             "method.start_share",
@@ -548,7 +528,12 @@ model.hidden = [50]
 model.activation = "tanh"
 model.noise = "learned"
 model.likelihood = "by-validation"
-prior.sd = 1.2
+method.budget_seconds = 100.0
+train.samples_per_cycle = 200
+train.stages = 5
+train.r_hat = 1.015
+train.ess = 400.0
+prior.sd = 2.5
 prior.scale = "fan-in"
 prior.noise_sd = 0.2
 "#,
@@ -578,7 +563,7 @@ prior.noise_sd = 0.2
             warm_up_epochs,
             persistence: own.number("persistence").unwrap_or(1.0),
             learning_rate: own.number("learning_rate").unwrap_or(0.01),
-            decay: Decay::of(setup.prior, setup.network.params(), setup.train_rows),
+            decay: Decay::of(setup.prior, setup.network, setup.train_rows),
         };
         if setup.network.params().len() < 2 {
             let problem = "needs a network with two weights or more; give model.hidden";

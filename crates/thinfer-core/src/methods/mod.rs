@@ -279,5 +279,12 @@ fn initial_weights(table: &ParamTable, loss: &thinfer_engine::Loss, key: Key) ->
             }
         }
     }
+    // All rows begin with the noise that the loss states.
+    if let (Some(unit), Some(scale)) = (loss.noise_unit(table), loss.scale()) {
+        weights[unit.weights].fill(0.0);
+        if let Some(bias) = unit.bias {
+            weights[bias] = scale.at_start().ln() as f32;
+        }
+    }
     weights
 }

@@ -505,6 +505,7 @@ pub const METHOD: Declaration = Declaration {
         "method.most_doublings",
         "prior.scale",
         "prior.noise_sd",
+        "prior.noise_row_sd",
         "schedule.temperature",
     ],
     keys: &[
@@ -540,7 +541,7 @@ posterior.burn_in = 0.0
             acceptance: own.number("acceptance").unwrap_or(0.8),
             most_doublings: own.whole("most_doublings").unwrap_or(10),
             warm_up_epochs: setup.first_sample_epoch,
-            decay: Decay::of(setup.prior, setup.network.params(), setup.train_rows),
+            decay: Decay::of(setup.prior, setup.network, setup.train_rows),
         };
         Ok(Arc::new(NutsMethod { config, key: setup.key }))
     },

@@ -111,6 +111,13 @@ impl OwnSettings {
         }
     }
 
+    /// Gives a key another number, where some method declares it.
+    pub fn set_number(&mut self, key: &str, value: f64) {
+        if let Some((name, _)) = own_keys().find(|(name, kind)| *name == key && kind.is_number()) {
+            self.0.insert(name, Value::Number(value));
+        }
+    }
+
     /// A whole number.
     pub fn whole(&self, key: &str) -> Option<usize> {
         match self.0.get(key)? {
@@ -181,6 +188,14 @@ section! {
         /// Absent: as wide as that of a weight. A narrow one keeps a network with more weights than
         /// rows from taking all noise for signal. `"mclmc"` and `"nuts"` read it
         noise_sd: Option<f64> { Kind::NumberAbove(0.0, 1e6), later: LeftOut },
+
+        /// standard deviation of what the logarithm of the noise of a row differs by from that of
+        /// others, about, where it is predicted row by row
+        ///
+        /// It is the width of the weights of the output ln σ, times 1/√n with scale = "fan-in".
+        /// Absent: 0.5. `prior.noise_sd` is the width of its bias. `"mclmc"`, `"smile"` and `"nuts"`
+        /// read it
+        noise_row_sd: Option<f64> { Kind::NumberAbove(0.0, 1e6), later: LeftOut },
 
         /// wd₀ = δ₀/N of the spike
         ///

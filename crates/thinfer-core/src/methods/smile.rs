@@ -408,6 +408,7 @@ pub const METHOD: Declaration = Declaration {
         "method.persistence",
         "prior.scale",
         "prior.noise_sd",
+        "prior.noise_row_sd",
         "schedule.temperature",
     ],
     keys: &[key(
@@ -469,7 +470,7 @@ fn build(setup: &Setup<'_>) -> Result<Arc<dyn Method>> {
         warm_up_epochs,
         persistence: own.number("persistence").unwrap_or(1.0),
         learning_rate: own.number("learning_rate").unwrap_or(0.01),
-        decay: Decay::of(setup.prior, setup.network.params(), setup.train_rows),
+        decay: Decay::of(setup.prior, setup.network, setup.train_rows),
     };
     Ok(Arc::new(SmileMethod { config, key: setup.key }))
 }

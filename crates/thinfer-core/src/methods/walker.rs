@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use thinfer_data::{Error, Result};
 use thinfer_engine::noise::{Key, Stream};
-use thinfer_engine::{Arena, Dataset, EngineError, ExactPlan, Network, ParamTable, Plan, Role};
+use thinfer_engine::{Arena, Dataset, EngineError, ExactPlan, Network, Plan, Role};
 
 use super::Tick;
 use super::registry::Choices;
@@ -14,6 +14,9 @@ use super::settings::{PriorConfig, PriorScale};
 const HELD_OUT: f64 = 0.1;
 /// With fewer rows none are held out: they would say too little.
 const FEWEST_TO_HOLD_OUT: usize = 20;
+
+/// [`PriorConfig::noise_row_sd`], where it is not given.
+const NOISE_ROW_SD: f64 = 0.5;
 
 /// Which rows a loss is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,18 +87,21 @@ impl Default for Decay {
 }
 
 impl Decay {
-    /// What a configuration says of these weights, for `rows` training rows.
-    pub fn of(prior: &PriorConfig, table: &ParamTable, rows: usize) -> Self {
-        if prior.scale == PriorScale::Same && prior.noise_sd.is_none() {
+    /// What a configuration says of the weights of a network, for `rows` training rows.
+    pub fn of(prior: &PriorConfig, network: &Network, rows: usize) -> Self {
+        let table = network.params();
+        let unit = network.loss().noise_unit(table);
+        if prior.scale == PriorScale::Same && prior.noise_sd.is_none() && unit.is_none() {
             return Self::Same(prior.weight_decay);
         }
+        let of_sd = |sd: f64| 1.0 / (sd * sd * rows.max(1) as f64);
         let mut each = vec![prior.weight_decay; table.len()];
         // A bias follows its weight in the table and counts as one more of that layer.
         let mut fan_in = 1;
         for param in table {
             let decay = &mut each[param.range()];
             match (param.role, prior.noise_sd) {
-                (Role::LogScale, Some(sd)) => decay.fill(1.0 / (sd * sd * rows.max(1) as f64)),
+                (Role::LogScale, Some(sd)) => decay.fill(of_sd(sd)),
                 (Role::LogScale, None) => {}
                 _ if prior.scale == PriorScale::Same => {}
                 (role, _) => {
@@ -104,6 +110,14 @@ impl Decay {
                     }
                     decay.fill(prior.weight_decay * fan_in as f64);
                 }
+            }
+        }
+        if let Some(unit) = unit {
+            let fan_in = if prior.scale == PriorScale::Same { 1 } else { unit.weights.len() };
+            let sd = prior.noise_row_sd.unwrap_or(NOISE_ROW_SD);
+            each[unit.weights].fill(of_sd(sd) * fan_in as f64);
+            if let (Some(sd), Some(bias)) = (prior.noise_sd, unit.bias) {
+                each[bias] = of_sd(sd);
             }
         }
         Self::Each(each.into())
@@ -233,5 +247,48 @@ impl Target for NetworkTarget<'_> {
         let loss = self.plan.gradient_at(weights, stats, self.data, rows, single)?;
         gradient.iter_mut().zip(&*single).for_each(|(to, from)| *to = f64::from(*from));
         Ok(loss)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::methods::em_mcmc::Assignment;
+    use crate::model::{Activation, mlp};
+    use crate::prune::Grouping;
+    use thinfer_engine::{Loss, Scale};
+
+    /// 1/(sd² N): of the weights of ln σ times their number, of its bias once.
+    #[test]
+    fn the_prior_of_noise_by_row_is_its_own() {
+        let loss = Loss::Gaussian { scale: Scale::ByRow { start: 1.0 } };
+        let network = mlp(2, &[4], Activation::Tanh, 2, loss).unwrap();
+        let same = PriorConfig {
+            weight_decay: 0.25,
+            sd: None,
+            scale: PriorScale::Same,
+            noise_sd: None,
+            noise_row_sd: None,
+            spike_decay: 1.0,
+            spike_sd: None,
+            assignment: Assignment::Mode,
+            learn_probability: None,
+            group: Grouping::Weight,
+            soft_threshold: None,
+            spike_probability: None,
+        };
+        let fan_in = PriorConfig {
+            scale: PriorScale::FanIn,
+            noise_sd: Some(0.2),
+            noise_row_sd: Some(0.1),
+            ..same.clone()
+        };
+        // fc1: 8 weights and 4 biases; fc2: 4 weights of f, 4 of ln σ, and 2 biases.
+        let (at, close) =
+            (Decay::of(&fan_in, &network, 100), |a: f64, b: f64| (a / b - 1.0).abs() < 1e-12);
+        assert!(close(at.at(0), 0.5) && close(at.at(12), 1.0) && close(at.at(20), 1.0));
+        assert!(close(at.at(16), 4.0) && close(at.at(19), 4.0) && close(at.at(21), 0.25));
+        let at = Decay::of(&same, &network, 100);
+        assert!(close(at.at(12), 0.25) && close(at.at(16), 0.04) && close(at.at(21), 0.25));
     }
 }

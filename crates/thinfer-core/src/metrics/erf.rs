@@ -1,5 +1,7 @@
 //! The error function.
 
+use statrs::function::erf::erfc_inv;
+
 /// Chebyshev coefficients of exp(x²) erfc(x) / t in 2t − 1, where t = 2 / (2 + x) and x ≥ 0; the
 /// first that is left out is 6e-14. Made with mpmath 1.3:
 ///
@@ -52,16 +54,23 @@ pub fn erf(x: f64) -> f64 {
     1.0 - erfc(x)
 }
 
-/// The normal quantile, by bisection on the error function.
+/// The normal quantile, at most 10 standard deviations from the mean.
 pub fn normal_quantile(p: f64) -> f64 {
-    let (mut low, mut high) = (-10.0, 10.0);
-    for _ in 0..80 {
-        let middle = 0.5 * (low + high);
-        if 0.5 * erfc(-middle / std::f64::consts::SQRT_2) < p {
-            low = middle;
-        } else {
-            high = middle;
+    (-std::f64::consts::SQRT_2 * erfc_inv(2.0 * p)).clamp(-10.0, 10.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Against the error function, whose own error is below 1e-12.
+    #[test]
+    fn a_normal_quantile_is_where_its_share_lies_below() {
+        for p in [1e-9, 0.001, 0.1, 0.3, 0.5, 0.77, 0.975, 0.999_99] {
+            let z = normal_quantile(p);
+            let below = 0.5 * erfc(-z / std::f64::consts::SQRT_2);
+            assert!((below - p).abs() < 1e-12, "{p}: {z}");
         }
+        assert_eq!((normal_quantile(0.0), normal_quantile(1.0)), (-10.0, 10.0));
     }
-    0.5 * (low + high)
 }

@@ -1,5 +1,6 @@
 //! Predictive distributions of one number: mixtures with an equal part for every member.
 
+use std::borrow::Cow;
 use std::f64::consts::PI;
 
 use statrs::function::beta::beta_reg;
@@ -22,6 +23,79 @@ pub enum Noise {
     Poisson,
     /// A count of mean m and variance m + s² m².
     NegativeBinomial,
+}
+
+/// The scales of the members of a mixture, see [`Noise`].
+#[derive(Clone, Debug, PartialEq)]
+pub enum Scales {
+    /// One of each member, for all rows.
+    OfMembers(Vec<f64>),
+    /// `[member][row]`
+    OfRows(Vec<Vec<f64>>),
+}
+
+impl Scales {
+    /// How many members there are.
+    pub fn members(&self) -> usize {
+        match self {
+            Scales::OfMembers(scales) => scales.len(),
+            Scales::OfRows(scales) => scales.len(),
+        }
+    }
+
+    /// That of a member at a row.
+    pub fn at(&self, member: usize, row: usize) -> f64 {
+        match self {
+            Scales::OfMembers(scales) => scales[member],
+            Scales::OfRows(scales) => scales[member][row],
+        }
+    }
+
+    /// Those of all members at a row.
+    pub fn at_row(&self, row: usize) -> Cow<'_, [f64]> {
+        match self {
+            Scales::OfMembers(scales) => Cow::Borrowed(scales),
+            Scales::OfRows(scales) => scales.iter().map(|rows| rows[row]).collect(),
+        }
+    }
+
+    /// One member alone.
+    #[must_use]
+    pub fn of_member(&self, member: usize) -> Self {
+        match self {
+            Scales::OfMembers(scales) => Scales::OfMembers(vec![scales[member]]),
+            Scales::OfRows(scales) => Scales::OfRows(vec![scales[member].clone()]),
+        }
+    }
+
+    /// Some rows only.
+    #[must_use]
+    pub fn at_rows(&self, rows: &[usize]) -> Self {
+        match self {
+            Scales::OfMembers(_) => self.clone(),
+            Scales::OfRows(scales) => {
+                let pick = |of: &Vec<f64>| rows.iter().map(|row| of[*row]).collect();
+                Scales::OfRows(scales.iter().map(pick).collect())
+            }
+        }
+    }
+
+    /// The mean logarithm of a member's, over rows.
+    pub fn mean_log(&self, member: usize) -> f64 {
+        match self {
+            Scales::OfMembers(scales) => scales[member].ln(),
+            Scales::OfRows(scales) => {
+                let rows = &scales[member];
+                rows.iter().map(|scale| scale.ln()).sum::<f64>() / rows.len().max(1) as f64
+            }
+        }
+    }
+}
+
+impl From<Vec<f64>> for Scales {
+    fn from(of_members: Vec<f64>) -> Self {
+        Scales::OfMembers(of_members)
+    }
 }
 
 impl Noise {
@@ -99,23 +173,35 @@ impl Noise {
     pub fn nll<T: Copy + Into<f64>>(
         self,
         means: &[Vec<f64>],
-        scales: &[f64],
+        scales: &Scales,
         truth: &[T],
     ) -> Option<f64> {
-        if self == Noise::Normal {
+        if let (Noise::Normal, Scales::OfMembers(scales)) = (self, scales) {
             return gaussian_mixture_nll(means, scales, truth);
         }
+        mean(self.row_nlls(means, scales, truth).into_iter())
+    }
+
+    /// −ln( 1/M Σₘ p(y | fₘ, sₘ) ) of each row; none without members.
+    pub fn row_nlls<T: Copy + Into<f64>>(
+        self,
+        means: &[Vec<f64>],
+        scales: &Scales,
+        truth: &[T],
+    ) -> Vec<f64> {
         assert!(means.iter().all(|m| m.len() == truth.len()), "one mean a row");
-        if scales.is_empty() {
-            return None;
+        let members = scales.members();
+        if members == 0 {
+            return Vec::new();
         }
-        let mut logs = vec![0.0; scales.len()];
-        mean(truth.iter().enumerate().map(|(row, &y)| {
-            for ((log, means), scale) in logs.iter_mut().zip(means).zip(scales) {
-                *log = self.log_density(y.into(), means[row], *scale);
+        let mut logs = vec![0.0; members];
+        let of_row = |(row, &y): (usize, &T)| {
+            for (member, (log, means)) in logs.iter_mut().zip(means).enumerate() {
+                *log = self.log_density(y.into(), means[row], scales.at(member, row));
             }
-            (scales.len() as f64).ln() - log_sum_exp(&logs)
-        }))
+            (members as f64).ln() - log_sum_exp(&logs)
+        };
+        truth.iter().enumerate().map(of_row).collect()
     }
 
     /// P(Y ≤ y) under the mixture.
@@ -154,11 +240,28 @@ impl Noise {
             reach *= 2.0;
         }
         let (mut low, mut high) = (smallest - reach, largest + reach);
+        let density = |y: f64| -> f64 {
+            let each = means.iter().zip(scales).map(|(m, s)| self.log_density(y, *m, *s).exp());
+            each.sum::<f64>() / means.len() as f64
+        };
+        // Newton's steps, and halves where one leaves the bracket.
+        let mut at = 0.5 * (low + high);
         for _ in 0..100 {
-            let middle = 0.5 * (low + high);
-            if below(middle) < q { low = middle } else { high = middle }
+            let apart = below(at) - q;
+            if apart < 0.0 {
+                low = at
+            } else {
+                high = at
+            }
+            let step = at - apart / density(at);
+            let next = if low < step && step < high { step } else { 0.5 * (low + high) };
+            let moved = (next - at).abs();
+            at = next;
+            if moved <= 1e-12 * (at.abs() + reach) {
+                break;
+            }
         }
-        Some(0.5 * (low + high))
+        Some(at)
     }
 }
 
@@ -207,6 +310,27 @@ mod tests {
         }
         assert_eq!(Noise::Poisson.quantile(&[], &[], 0.5), None);
         assert_eq!(Noise::Poisson.quantile(&[f64::NAN], &[1.0], 0.5), None);
+    }
+
+    /// By hand: a member whose scale at each row is that of another member.
+    #[test]
+    fn scales_of_rows_are_those_of_members_row_by_row() {
+        let means = [vec![0.4, 3.0], vec![-1.0, 2.0]];
+        let of_rows = Scales::OfRows(vec![vec![0.5, 2.0], vec![0.7, 0.9]]);
+        for noise in [Noise::Normal, Noise::StudentT { dof: 4.0 }] {
+            let one = |row: usize, y: f64| {
+                let means: Vec<Vec<f64>> = means.iter().map(|m| vec![m[row]]).collect();
+                let scales = Scales::OfMembers(of_rows.at_row(row).into_owned());
+                noise.nll(&means, &scales, &[y]).unwrap()
+            };
+            let rows = noise.row_nlls(&means, &of_rows, &[0.1, 2.5]);
+            assert!((rows[0] - one(0, 0.1)).abs() < 1e-12 && (rows[1] - one(1, 2.5)).abs() < 1e-12);
+            let both = noise.nll(&means, &of_rows, &[0.1, 2.5]).unwrap();
+            assert!((both - 0.5 * (rows[0] + rows[1])).abs() < 1e-12);
+        }
+        assert_eq!(of_rows.at_rows(&[1]), Scales::OfRows(vec![vec![2.0], vec![0.9]]));
+        assert_eq!((of_rows.members(), of_rows.at(1, 0)), (2, 0.7));
+        assert!(of_rows.mean_log(0).abs() < 1e-12);
     }
 
     /// Probabilities of counts add up to 1, and their mean and variance are what is said.

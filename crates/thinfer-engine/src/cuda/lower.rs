@@ -114,6 +114,10 @@ pub(crate) fn lower(
 impl Lower<'_> {
     fn check(&self) -> Result<(), EngineError> {
         match self.network.loss() {
+            loss if loss.is_by_row() => {
+                let problem = "predicts the noise of each row, which runs on the CPU alone; train with --device cpu";
+                return Err(EngineError::Network { node: "loss".into(), problem: problem.into() });
+            }
             Loss::Gaussian { .. } | Loss::Bernoulli | Loss::CrossEntropy { .. } => {}
             Loss::StudentT { .. } | Loss::Poisson { .. } | Loss::NegativeBinomial { .. } => {
                 let problem = "is a likelihood that runs on the CPU alone; train with --device cpu";

@@ -229,6 +229,12 @@ impl NetworkBuilder {
             ));
         }
         loss.check(outputs)?;
+        if loss.is_by_row() && !matches!(self.nodes[output.0].op, Op::Linear { .. }) {
+            return Err(problem(
+                "loss",
+                "predicts the noise of each row, which needs a linear layer at the end; learn one noise for all rows instead",
+            ));
+        }
         let mut loss = loss;
         if loss.scale_param().is_some() {
             let at = self.params.push("noise.log_sigma".into(), vec![1], Role::LogScale);

@@ -1,5 +1,6 @@
 use super::*;
 use crate::mixture::Law;
+use crate::ops::loss::{NoiseUnit, Scale};
 use crate::shape::Window;
 
 fn residual() -> Network {
@@ -28,6 +29,28 @@ fn parameters_lie_one_after_another() {
     }
     assert_eq!(network.params().len(), 12 + 3 + 9 + 3 + 1 + 1);
     assert_eq!(network.first_weight().unwrap().name, "fc1.weight");
+}
+
+/// The last unit of the output layer gives ln σ; a network without such a layer has no such unit.
+#[test]
+fn the_noise_of_a_row_is_the_last_unit_of_a_linear_output() {
+    let by_row = Loss::Gaussian { scale: Scale::ByRow { start: 0.5 } };
+    let mut b = NetworkBuilder::new(4);
+    let h = b.linear("fc1", b.input(), 3).unwrap();
+    let h = b.tanh(h).unwrap();
+    let out = b.linear("fc2", h, 2).unwrap();
+    let network = b.finish(out, by_row.clone()).unwrap();
+    assert_eq!(network.params().len(), 15 + 8, "there is no `noise.log_sigma`");
+    let unit = network.loss().noise_unit(network.params()).unwrap();
+    assert_eq!(unit, NoiseUnit { weights: 18..21, bias: Some(22) });
+    let text = serde_json::to_string(&network).unwrap();
+    assert_eq!(serde_json::from_str::<Network>(&text).unwrap(), network);
+    assert_eq!(Loss::gaussian_learned(1.0).noise_unit(network.params()), None);
+    let mut b = NetworkBuilder::new(4);
+    let h = b.linear("fc1", b.input(), 2).unwrap();
+    let out = b.tanh(h).unwrap();
+    let error = b.finish(out, by_row).unwrap_err().to_string();
+    assert!(error.contains("needs a linear layer at the end"), "{error}");
 }
 
 fn convolutional() -> Network {

@@ -2,10 +2,13 @@
 //!
 //! The plan divides by the number of rows, so `gradient` is the mini-batch mean ḡ of the paper.
 
+use std::ops::Range;
+
 use serde::{Deserialize, Serialize};
 use statrs::function::gamma::{digamma, ln_gamma};
 
 use crate::error::EngineError;
+use crate::param::{ParamTable, Role};
 use crate::real::Real;
 
 /// The standard deviation of Gaussian observation noise.
@@ -21,6 +24,31 @@ pub enum Scale {
         /// Its number in the table; filled in when the network is finished.
         param: usize,
     },
+    /// Predicted row by row: the network gives two numbers, f and ln σ of the row.
+    ByRow {
+        /// σ at the start.
+        start: f64,
+    },
+}
+
+impl Scale {
+    /// σ where it is known, or where learning starts.
+    pub fn at_start(&self) -> f64 {
+        match self {
+            Scale::Known(sigma)
+            | Scale::Learned { start: sigma, .. }
+            | Scale::ByRow { start: sigma } => *sigma,
+        }
+    }
+}
+
+/// The unit of the output layer that gives ln σ of a row: its places in the flat buffers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NoiseUnit {
+    /// Its weights.
+    pub weights: Range<usize>,
+    /// Its bias, which is the noise of a row of which nothing is known.
+    pub bias: Option<usize>,
 }
 
 /// The loss at the head of a network.
@@ -84,6 +112,7 @@ impl Loss {
     /// Targets a row, for a network with `outputs` outputs.
     pub fn target_len(&self, outputs: usize) -> usize {
         match self {
+            _ if self.is_by_row() => outputs / 2,
             Loss::Gaussian { .. } | Loss::StudentT { .. } => outputs,
             Loss::Bernoulli
             | Loss::CrossEntropy { .. }
@@ -106,14 +135,38 @@ impl Loss {
     pub fn scale_param(&self) -> Option<usize> {
         match self.scale()? {
             Scale::Learned { param, .. } => Some(*param),
-            Scale::Known(_) => None,
+            Scale::Known(_) | Scale::ByRow { .. } => None,
         }
+    }
+
+    /// Whether the noise is predicted row by row.
+    pub fn is_by_row(&self) -> bool {
+        matches!(self.scale(), Some(Scale::ByRow { .. }))
+    }
+
+    /// Where ln σ of a row comes from in a network with this loss and these parameters, where it is
+    /// predicted row by row: the last unit of the last layer.
+    pub fn noise_unit(&self, table: &ParamTable) -> Option<NoiseUnit> {
+        let last = table.iter().rposition(|param| param.role.is_weight())?;
+        let end = table[last].range().end;
+        let bias = table.iter().nth(last + 1).filter(|param| param.role == Role::Bias);
+        self.is_by_row().then_some(NoiseUnit {
+            weights: end - table[last].fan_in()..end,
+            bias: bias.map(|bias| bias.range().end - 1),
+        })
     }
 
     /// The loss of one row with the target `y` where the network answers 0 and the noise is that of
     /// the start.
     pub fn of_zero(&self, y: f64) -> f64 {
-        gradient(self, None, &[0.0], &[y as f32], 1, 1.0, &mut [0.0]).0
+        let targets = [y as f32];
+        match self.scale() {
+            Some(Scale::ByRow { start }) => {
+                let output = [0.0, start.ln()];
+                gradient(self, None, &output, &targets, 2, 1.0, &mut [0.0; 2]).0
+            }
+            _ => gradient(self, None, &[0.0], &targets, 1, 1.0, &mut [0.0]).0,
+        }
     }
 
     /// One of some targets that the loss can take, for checks: a normal number or a number from 0
@@ -124,22 +177,6 @@ impl Loss {
             Loss::Bernoulli => (number % 2) as f32,
             Loss::CrossEntropy { .. } => (number % outputs) as f32,
             Loss::Poisson { .. } | Loss::NegativeBinomial { .. } => (number % 5) as f32,
-        }
-    }
-
-    /// What the loss of a row leaves out of its negative log-likelihood, besides what depends on the
-    /// target alone. With it the losses of a row under two likelihoods can be compared.
-    pub fn left_out(&self) -> f64 {
-        match self {
-            Loss::Gaussian { .. } => 0.5 * std::f64::consts::TAU.ln(),
-            Loss::StudentT { dof, .. } => {
-                let of_dof = ln_gamma(0.5 * dof) - ln_gamma(0.5 * (dof + 1.0));
-                of_dof + 0.5 * (dof * std::f64::consts::PI).ln()
-            }
-            Loss::Bernoulli
-            | Loss::CrossEntropy { .. }
-            | Loss::Poisson { .. }
-            | Loss::NegativeBinomial { .. } => 0.0,
         }
     }
 
@@ -160,13 +197,19 @@ impl Loss {
     }
 
     pub(crate) fn check(&self, outputs: usize) -> Result<(), EngineError> {
-        if let Some(Scale::Known(s) | Scale::Learned { start: s, .. }) = self.scale()
-            && !(s.is_finite() && *s > 0.0)
+        if let Some(s) = self.scale().map(Scale::at_start)
+            && !(s.is_finite() && s > 0.0)
         {
             let problem = format!("the noise standard deviation is {s}; it must be positive");
             return Err(EngineError::Network { node: "loss".into(), problem });
         }
         let problem = match self {
+            Loss::NegativeBinomial { scale: Scale::ByRow { .. }, .. } => {
+                "predicts its noise row by row, which numbers can have and counts cannot".to_owned()
+            }
+            _ if self.is_by_row() && outputs != 2 => format!(
+                "predicts the noise of a row beside its number and reads two outputs, but the network gives {outputs}"
+            ),
             Loss::StudentT { dof, .. } if !(dof.is_finite() && *dof > 0.0) => {
                 format!("the degrees of freedom are {dof}; they must be positive")
             }
@@ -210,9 +253,10 @@ pub(crate) fn gradient<T: Real>(
     let (mut total, mut dscale) = (0.0, 0.0);
     let (log_sigma, sigma) = match (loss.scale(), log_sigma) {
         (Some(Scale::Learned { .. }), Some(l)) => (l.wide(), l.wide().exp()),
-        (Some(Scale::Known(sigma) | Scale::Learned { start: sigma, .. }), _) => {
-            (sigma.ln(), *sigma)
+        (Some(Scale::ByRow { .. }), _) => {
+            return gradient_by_row(loss, output, targets, weight, doutput);
         }
+        (Some(scale), _) => (scale.at_start().ln(), scale.at_start()),
         (None, _) => (0.0, 1.0),
     };
     match loss {
@@ -296,6 +340,36 @@ pub(crate) fn gradient<T: Real>(
     (total, dscale)
 }
 
+/// The same where the outputs of a row are f and l = ln σ:
+///
+/// z = (f − y) e^{−l},  loss = ρ(z) + l,  ∂/∂f = ρ′(z) e^{−l},  ∂/∂l = 1 − z ρ′(z)
+///
+/// with ρ = ½ z² of a normal, and ½ (ν + 1) ln(1 + z²/ν) of Student's t.
+fn gradient_by_row<T: Real>(
+    loss: &Loss,
+    output: &[T],
+    targets: &[f32],
+    weight: T,
+    doutput: &mut [T],
+) -> (f64, f64) {
+    let mut total = 0.0;
+    let rows = output.chunks_exact(2).zip(targets).zip(doutput.chunks_exact_mut(2));
+    for ((f, y), d) in rows {
+        let (l, over) = (f[1].wide(), (-f[1].wide()).exp());
+        let z = (f[0].wide() - f64::from(*y)) * over;
+        let (cost, slope) = match loss {
+            Loss::StudentT { dof, .. } => {
+                (0.5 * (dof + 1.0) * (z * z / dof).ln_1p(), (dof + 1.0) * z / (dof + z * z))
+            }
+            _ => (0.5 * z * z, z),
+        };
+        total += cost + l;
+        d[0] = T::of(slope * over) * weight;
+        d[1] = T::of(1.0 - z * slope) * weight;
+    }
+    (total, 0.0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -337,19 +411,6 @@ mod tests {
     /// From scipy 1.17: `-t.logpdf(1.5, 4, loc=0.3, scale=0.7)`, `-poisson.logpmf(3, 2.5)`,
     /// `-nbinom.logpmf(3, 4, 4 / 6.5)` (φ = 4, σ = 1/2), with the constants put back.
     #[test]
-    fn densities_of_numbers_have_the_integral_one() {
-        let student = |dof| Loss::StudentT { scale: Scale::Known(0.7), dof };
-        for loss in [Loss::gaussian(0.7), student(4.0), student(30.0)] {
-            let density = |at: i32| {
-                let row = loss.of_zero(f64::from(at) * 0.01);
-                0.01 * (-row - loss.left_out()).exp()
-            };
-            let whole: f64 = (-10_000..10_000).map(density).sum();
-            assert!((whole - 1.0).abs() < 1e-4, "{loss:?}: {whole}");
-        }
-    }
-
-    #[test]
     fn likelihoods_of_robust_regression_and_of_counts_are_those_of_scipy() {
         let t = Loss::StudentT { scale: Scale::Known(0.7), dof: 4.0 };
         let constant = ln_gamma(2.0) - ln_gamma(2.5) + 0.5 * (4.0 * std::f64::consts::PI).ln();
@@ -385,6 +446,36 @@ mod tests {
             let slope = (value(f, log_sigma + h) - value(f, log_sigma - h)) / (2.0 * h);
             assert!((dscale - slope).abs() < 1e-8, "{loss:?}: {dscale} against {slope}");
         }
+    }
+
+    /// With ln σ as an output the loss is that of a known σ, and its slopes are differences.
+    #[test]
+    fn noise_by_row_is_the_known_noise_of_each_row() {
+        let by_row = Scale::ByRow { start: 0.5 };
+        let known = Scale::Known(0.3);
+        for (loss, same) in [
+            (Loss::Gaussian { scale: by_row }, Loss::Gaussian { scale: known }),
+            (Loss::StudentT { scale: by_row, dof: 3.0 }, Loss::StudentT { scale: known, dof: 3.0 }),
+        ] {
+            let (f, l, h) = (0.7, 0.3f64.ln(), 1e-5);
+            assert!((at(&loss, &[f, l], 1.5) - at(&same, &[f], 1.5)).abs() < 1e-12);
+            let value = |f: f64, l: f64| at(&loss, &[f, l], 1.5);
+            let mut d = [0.0; 4];
+            let output = [0.1, -2.0, f, l];
+            let (total, _) = gradient(&loss, None, &output, &[0.2, 1.5], 2, 0.5, &mut d);
+            assert!((total - at(&loss, &[0.1, -2.0], 0.2) - value(f, l)).abs() < 1e-12);
+            let slope = (value(f + h, l) - value(f - h, l)) / (2.0 * h);
+            assert!((d[2] - 0.5 * slope).abs() < 1e-7, "{loss:?}: {} against {slope}", d[2]);
+            let slope = (value(f, l + h) - value(f, l - h)) / (2.0 * h);
+            assert!((d[3] - 0.5 * slope).abs() < 1e-7, "{loss:?}: {} against {slope}", d[3]);
+            assert_eq!((loss.target_len(2), loss.scale_param()), (1, None));
+            let start = at(&loss, &[0.0, 0.5f64.ln()], 2.0);
+            assert!((loss.of_zero(2.0) - start).abs() < 1e-12);
+            let error = loss.check(1).unwrap_err().to_string();
+            assert!(error.contains("two outputs") && loss.check(2).is_ok(), "{error}");
+        }
+        let counts = Loss::NegativeBinomial { log_mean: 0.0, scale: by_row };
+        assert!(counts.check(1).unwrap_err().to_string().contains("counts cannot"));
     }
 
     #[test]

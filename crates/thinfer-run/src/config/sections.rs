@@ -29,10 +29,11 @@ section! {
         /// what hidden units compute
         activation: Activation { Kind::Choice(&["relu", "tanh"]), default: "relu" },
 
-        /// whether the noise of a regression is learned
+        /// whether the noise of a regression is known, learned, or predicted row by row
         ///
-        /// Learned, it is one more parameter, `noise.log_sigma`
-        noise: NoiseModel { Kind::Choice(&["known", "learned"]), default: "known" },
+        /// Learned, it is one more parameter, `noise.log_sigma`. `"by-row"` gives the network a
+        /// second output, the logarithm of the noise of a row; not for counts, and on the CPU
+        noise: NoiseModel { Kind::Choice(&["known", "learned", "by-row"]), default: "known" },
 
         /// its standard deviation, or where learning starts
         ///
@@ -81,12 +82,13 @@ impl Likelihood {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "kebab-case")]
 #[expect(missing_docs, reason = "the keys of a configuration say what each is")]
 pub enum NoiseModel {
     #[default]
     Known,
     Learned,
+    ByRow,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -3,7 +3,7 @@
 use thinfer_core::posterior::SampleRule;
 use thinfer_core::posterior::Snapshot;
 use thinfer_core::train::ChainResult;
-use thinfer_engine::{Loss, Scale};
+use thinfer_engine::Loss;
 
 use super::Behaviour;
 
@@ -49,7 +49,7 @@ pub fn untrained_loss<T: Copy + Into<f64>>(
     }
     Some(match loss {
         Loss::Gaussian { scale } => {
-            let (Scale::Known(sigma) | Scale::Learned { start: sigma, .. }) = scale;
+            let sigma = scale.at_start();
             let squares: f64 = targets.iter().map(|y| (*y).into().powi(2)).sum();
             squares / targets.len() as f64 / (2.0 * sigma * sigma) + sigma.ln()
         }
@@ -92,7 +92,7 @@ mod tests {
     fn the_loss_of_an_untrained_network_is_that_of_the_engine() {
         use crate::config::Activation;
         use thinfer_core::model::mlp;
-        use thinfer_engine::{Arena, Dataset, Plan};
+        use thinfer_engine::{Arena, Dataset, Plan, Scale};
         let of_engine = |loss: Loss, outputs: usize, targets: &[f32]| -> (f64, f64) {
             let network = mlp(1, &[2], Activation::Tanh, outputs, loss).unwrap();
             let rows = targets.len();
@@ -103,12 +103,21 @@ mod tests {
                 weights[network.params()[*param].offset] = start.ln() as f32;
                 arena.set_weights(&weights).unwrap();
             }
+            if let Some(unit) = network.loss().noise_unit(network.params()) {
+                let mut weights = arena.weights().to_vec();
+                let start = network.loss().scale().unwrap().at_start();
+                weights[unit.bias.unwrap()] = start.ln() as f32;
+                arena.set_weights(&weights).unwrap();
+            }
             let order: Vec<u32> = (0..rows as u32).collect();
             let mut plan = Plan::new(&network, rows).unwrap();
             let want = plan.gradient(&mut arena, &data, &order).unwrap();
             (untrained_loss(network.loss(), network.output_len(), targets).unwrap(), want)
         };
+        let scale = Scale::ByRow { start: 0.5 };
         for (loss, outputs, targets) in [
+            (Loss::Gaussian { scale }, 2, [2.0, 6.0, 1.0]),
+            (Loss::StudentT { scale, dof: 4.0 }, 2, [2.0, 6.0, 1.0]),
             (Loss::gaussian(2.0), 1, [1.0, 3.0, -0.5]),
             (Loss::gaussian_learned(0.5), 1, [2.0, 6.0, 1.0]),
             (Loss::Bernoulli, 1, [0.0, 1.0, 1.0]),

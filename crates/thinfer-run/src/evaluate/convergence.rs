@@ -73,7 +73,8 @@ pub struct SampleTrace {
     pub kept: Vec<bool>,
     /// The mean log-likelihood of the test rows, in nats.
     pub log_likelihood: Vec<f64>,
-    /// The logarithm of the noise, where it is learned, in the units of the target.
+    /// The logarithm of the noise, where it is learned, in the units of the target; where it is
+    /// predicted row by row, its mean over test rows.
     pub log_sigma: Option<Vec<f64>>,
 }
 

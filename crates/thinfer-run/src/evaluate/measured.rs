@@ -49,7 +49,7 @@ pub(super) fn measured(
     if fewest < FEWEST_SAMPLES {
         return Ok(None);
     }
-    let decay = Decay::of(&config.prior.for_rows(rows), network.params(), rows);
+    let decay = Decay::of(&config.prior.for_rows(rows), network, rows);
     let decay_factor = decay_factor(config);
     let all: Vec<u32> = (0..rows as u32).collect();
     let mut plan = Plan::new(network, rows)?;

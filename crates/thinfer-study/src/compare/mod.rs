@@ -118,7 +118,10 @@ fn difference(one: &RunInfo, other: &RunInfo) -> Option<String> {
         let (kind, wanted) = (kind.name(), wanted.name());
         return Some(format!("was trained on {kind} and not on {wanted}, so on other data"));
     }
-    if one.network.output_len() != other.network.output_len() {
+    let targets = |run: &RunInfo| run.network.loss().target_len(run.network.output_len());
+    let classes =
+        |run: &RunInfo| run.network.loss().has_classes().then(|| run.network.output_len());
+    if targets(one) != targets(other) || classes(one) != classes(other) {
         return Some("predicts something else".to_owned());
     }
     if (one.data_fingerprint, one.rows.2) == (other.data_fingerprint, other.rows.2) {

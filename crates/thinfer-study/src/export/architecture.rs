@@ -84,8 +84,11 @@ pub enum Output {
         /// Its standard deviation over the training rows.
         sd: f64,
         /// The standard deviation of its noise, in units of `sd`; null where it was learned, then
-        /// it is e to the tensor `noise.log_sigma`.
+        /// it is e to the tensor `noise.log_sigma`, or where it is predicted row by row.
         noise_sd: Option<f64>,
+        /// Whether the network gives two numbers, and the noise of a row is e to the second.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        noise_by_row: bool,
         /// The degrees of freedom where the noise is Student's t; `noise_sd` is its scale then.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         noise_dof: Option<f64>,
@@ -277,8 +280,12 @@ impl Architecture {
         match self.output {
             Output::Classes { .. } => Loss::cross_entropy(),
             Output::Binary { .. } => Loss::Bernoulli,
-            Output::Number { noise_sd, noise_dof, .. } => {
-                let learned = Scale::Learned { start: 1.0, param: 0 };
+            Output::Number { noise_sd, noise_by_row, noise_dof, .. } => {
+                let learned = if noise_by_row {
+                    Scale::ByRow { start: 1.0 }
+                } else {
+                    Scale::Learned { start: 1.0, param: 0 }
+                };
                 let scale = noise_sd.map_or(learned, Scale::Known);
                 match noise_dof {
                     None => Loss::Gaussian { scale },
@@ -347,6 +354,7 @@ fn output(info: &RunInfo) -> Output {
                         Loss::StudentT { dof, .. } => Some(*dof),
                         _ => None,
                     },
+                    noise_by_row: info.network.loss().is_by_row(),
                     noise_sd: match info.network.loss() {
                         loss if let Some(Scale::Known(sigma)) = loss.scale() => Some(*sigma),
                         _ => None,

@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value, json};
 use thinfer_core::classify::classify;
 use thinfer_core::device::Device;
+use thinfer_core::metrics::Scales;
 use thinfer_core::posterior::{Posterior, Predictive, Snapshot};
 use thinfer_core::train::Record;
 use thinfer_data::table::Target;
@@ -253,7 +254,7 @@ struct Said {
 
 enum Predicted {
     /// The mean of every row and the scale of the noise, of each sample.
-    Numbers(Vec<(Vec<f64>, f64)>),
+    Numbers { by_row: bool, members: Vec<(Vec<f64>, Vec<f64>)> },
     /// The names of the classes, and their probabilities row by row, of each sample.
     Classes(Vec<String>, Vec<Vec<f64>>),
 }
@@ -272,22 +273,31 @@ impl Said {
         let (centre, sd) = data.schema.target_scale();
         match posterior.predict(&data.test)? {
             Predictive::Regression { noise, means, sigmas } => {
-                let of_member = |(means, sigma): (&Vec<f64>, &f64)| -> Vec<f64> {
-                    let of_row = |(mean, y): (&f64, &f32)| {
-                        noise.log_density(f64::from(*y), *mean, *sigma) - sd.ln()
+                let of_member = |(member, means): (usize, &Vec<f64>)| -> Vec<f64> {
+                    let of_row = |(row, (mean, y)): (usize, (&f64, &f32))| {
+                        noise.log_density(f64::from(*y), *mean, sigmas.at(member, row)) - sd.ln()
                     };
-                    means.iter().zip(targets).map(of_row).collect()
+                    means.iter().zip(targets).enumerate().map(of_row).collect()
                 };
-                let own = |(means, sigma): (Vec<f64>, f64)| {
-                    let means = means.into_iter().map(|mean| centre + sd * mean).collect();
-                    // The scale of a count has no units.
-                    (means, if noise.counts() { sigma } else { sd * sigma })
+                // The scale of a count has no units.
+                let unit = if noise.counts() { 1.0 } else { sd };
+                let own = |(member, means): (usize, &Vec<f64>)| {
+                    let scales = match &sigmas {
+                        Scales::OfMembers(scales) => vec![unit * scales[member]],
+                        Scales::OfRows(scales) => {
+                            scales[member].iter().map(|scale| unit * scale).collect()
+                        }
+                    };
+                    (means.iter().map(|mean| centre + sd * mean).collect(), scales)
                 };
                 Ok(Self {
                     name,
                     truth: targets.iter().map(|y| centre + sd * f64::from(*y)).collect(),
-                    log_likelihood: means.iter().zip(&sigmas).map(of_member).collect(),
-                    predicted: Predicted::Numbers(means.into_iter().zip(sigmas).map(own).collect()),
+                    log_likelihood: means.iter().enumerate().map(of_member).collect(),
+                    predicted: Predicted::Numbers {
+                        by_row: matches!(sigmas, Scales::OfRows(_)),
+                        members: means.iter().enumerate().map(own).collect(),
+                    },
                 })
             }
             Predictive::Classes { classes, members } => {
@@ -376,12 +386,13 @@ impl Said {
         group(store, predictive, "what each sample says about the test rows", draws)?;
         counted(store, predictive, "row", rows)?;
         match &self.predicted {
-            Predicted::Numbers(members) => {
+            Predicted::Numbers { by_row, members } => {
                 store.draws(&array(predictive, "mean", &[("row", rows)]), |chain, draw| {
                     bytes(&members[place(chain, draw)].0)
                 })?;
-                store.draws(&array(predictive, "sigma", &[]), |chain, draw| {
-                    bytes(&[members[place(chain, draw)].1])
+                let axes: &[_] = if *by_row { &[("row", rows)] } else { &[] };
+                store.draws(&array(predictive, "sigma", axes), |chain, draw| {
+                    bytes(&members[place(chain, draw)].1)
                 })?;
             }
             Predicted::Classes(levels, members) => {
@@ -403,7 +414,7 @@ impl Said {
         counted(store, observed, "row", rows)?;
         let (axes, shape) = (vec!["row".to_owned()], vec![rows]);
         let (kind, values) = match &self.predicted {
-            Predicted::Numbers(_) => (Kind::Float64, bytes(&self.truth)),
+            Predicted::Numbers { .. } => (Kind::Float64, bytes(&self.truth)),
             Predicted::Classes(..) => {
                 let classes = self.truth.iter().flat_map(|class| (*class as i64).to_le_bytes());
                 (Kind::Int64, classes.collect())
@@ -495,6 +506,29 @@ mod tests {
         let again = ChainOptions { with_burn_in: false, replace: true };
         export_chains(&run, &again, Device::Cpu, &store).unwrap();
         assert!(!store.join("warmup_posterior").exists());
+    }
+
+    /// Noise that is predicted has a number for each row.
+    #[test]
+    fn noise_by_row_is_exported_row_by_row() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = trained(&folder.path().join("run"), &["model.noise=by-row"]);
+        let store = folder.path().join("chains.zarr");
+        let options = ChainOptions { with_burn_in: false, replace: false };
+        let found = export_chains(&run, &options, Device::Cpu, &store).unwrap();
+        let (shape, sigma) = floats(&store, "posterior_predictive/sigma");
+        assert_eq!(shape, [2, found.draws, 30]);
+        let (_, mean) = floats(&store, "posterior_predictive/mean");
+        let (_, y) = floats(&store, "log_likelihood/y");
+        let truth = fs::read(store.join("observed_data/y/0")).unwrap();
+        let number = |bytes: &[u8]| f64::from_le_bytes(bytes.try_into().unwrap());
+        let truth: Vec<f64> = truth.chunks_exact(8).map(number).collect();
+        let density =
+            |at: usize| metrics::Noise::Normal.log_density(truth[at % 30], mean[at], sigma[at]);
+        assert!((0..y.len()).all(|at| (density(at) - y[at]).abs() < 1e-4));
+        assert!(sigma[..30].iter().any(|one| (one / sigma[0] - 1.0).abs() > 1e-4), "rows differ");
+        let evaluated = run.evaluate(&[], Device::Cpu).unwrap();
+        assert!(evaluated.convergence().log_sigma.is_some());
     }
 
     #[test]

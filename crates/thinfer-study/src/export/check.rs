@@ -225,8 +225,10 @@ impl Expected {
             }
             _ if samples == 1 => {}
             _ => {
-                let means = by_row(&raw, width).map(each).collect();
-                answers.push((MEANS, samples * width, means));
+                // Beside each number there may be the noise of its row.
+                let targets = posterior.network.loss().target_len(width);
+                let numbers = by_row(&raw, width).step_by(width / targets.max(1));
+                answers.push((MEANS, samples * targets, numbers.map(each).collect()));
             }
         }
         Ok(Self { raw, answers, units })

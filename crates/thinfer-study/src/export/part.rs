@@ -70,12 +70,12 @@ impl Part {
         format!("sample{:03}.", self.number)
     }
 
-    /// The standard deviation of the observation noise, in the network's units; 1 where the network
-    /// has none.
-    pub(super) fn noise_sd(&self) -> f64 {
-        let sigma = sigma_of(&self.network, &self.weights.params);
+    /// The variance of the observation noise of all rows, in the network's units, or what the
+    /// squared scale of a row is multiplied by where it is predicted; 1 where the network has none.
+    pub(super) fn noise_variance(&self) -> f64 {
+        let sigma = sigma_of(&self.network, &self.weights.params).unwrap_or(1.0);
         // Only a count's variance depends on its mean, and counts are not exported.
-        Noise::of(self.network.loss()).map_or(1.0, |noise| noise.variance(0.0, sigma).sqrt())
+        Noise::of(self.network.loss()).map_or(1.0, |noise| noise.variance(0.0, sigma))
     }
 }
 

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use thinfer_core::model::{image_network, mlp};
 use thinfer_data::table::Target;
-use thinfer_engine::{Loss, Shape};
+use thinfer_engine::{Loss, Scale, Shape};
 use thinfer_run::config::Activation;
 
 use super::testing::{
@@ -61,9 +61,12 @@ fn a_residual_network_answers_the_same_in_both_formats() {
 fn tables_answer_as_thinfer_predict_does() {
     let width = encoding().width();
     let number = Target::Number { mean: -300.0, sd: 12.5 };
+    let scale = Scale::ByRow { start: 0.3 };
     for (outputs, loss, target) in [
         (1, Loss::gaussian(0.7), number.clone()),
-        (1, Loss::gaussian_learned(0.3), number),
+        (1, Loss::gaussian_learned(0.3), number.clone()),
+        (2, Loss::Gaussian { scale }, number.clone()),
+        (2, Loss::StudentT { scale, dof: 4.0 }, number),
         (1, Loss::Bernoulli, classes(2)),
         (4, Loss::cross_entropy(), classes(4)),
     ] {

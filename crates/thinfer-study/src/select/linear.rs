@@ -92,9 +92,11 @@ impl Linear {
 fn predictive(model: &LinearModel, data: &Dataset) -> Predictive {
     let values = model.predict(data);
     match model.classes() {
-        None => {
-            Predictive::Regression { noise: Noise::Normal, means: vec![values], sigmas: vec![1.0] }
-        }
+        None => Predictive::Regression {
+            noise: Noise::Normal,
+            means: vec![values],
+            sigmas: vec![1.0].into(),
+        },
         Some(classes) => Predictive::Classes { classes, members: vec![values] },
     }
 }

@@ -3,7 +3,7 @@ use crate::arena::Arena;
 use crate::error::EngineError;
 use crate::network::NetworkBuilder;
 use crate::noise::{Key, Stream};
-use crate::ops::loss::Loss;
+use crate::ops::loss::{Loss, Scale};
 use crate::plan::Plan;
 
 fn random(n: usize, seed: u64, scale: f32) -> Vec<f32> {
@@ -80,10 +80,19 @@ fn residual(loss: Loss, outputs: usize) -> Network {
     b.finish(out, loss).unwrap()
 }
 
+/// A normal and a Student's t whose noise is predicted.
+fn by_row() -> [Loss; 2] {
+    let scale = Scale::ByRow { start: 0.7 };
+    [Loss::Gaussian { scale }, Loss::StudentT { scale, dof: 4.0 }]
+}
+
 #[test]
 fn every_loss_has_the_right_gradient() {
     check_gradient(&one_layer(3, 2, Loss::gaussian(0.7)), 5);
     check_gradient(&one_layer(3, 2, Loss::gaussian_learned(0.7)), 5);
+    for loss in by_row() {
+        check_gradient(&one_layer(3, 2, loss), 5);
+    }
     check_gradient(&one_layer(4, 1, Loss::Bernoulli), 6);
     check_gradient(&one_layer(4, 3, Loss::cross_entropy()), 6);
 }
@@ -94,6 +103,10 @@ fn whole_networks_have_the_right_gradient() {
     check_gradient(&mlp("relu", &[6, 4, 3], 1, Loss::Bernoulli), 33);
     check_gradient(&mlp("relu", &[6, 4], 4, Loss::cross_entropy()), 1);
     check_gradient(&residual(Loss::gaussian_learned(1.0), 1), 40);
+    for loss in by_row() {
+        check_gradient(&mlp("tanh", &[5, 3], 2, loss.clone()), 70);
+        check_gradient(&residual(loss, 2), 40);
+    }
     check_gradient(&residual(Loss::cross_entropy(), 3), 40);
     let mut b = NetworkBuilder::new(6);
     let h = b.linear("fc1", b.input(), 40).unwrap();

@@ -39,8 +39,15 @@ pub(super) fn head(graph: &mut Graph, parts: &[Part], raw: &[String], target: (f
         }
         // A number; counts are refused before.
         _ => {
-            let noise = parts.iter().map(|part| part.noise_sd().powi(2)).sum::<f64>();
-            number(graph, raw, noise / parts.len() as f64, target, width);
+            let variances = parts.iter().map(Part::noise_variance).sum::<f64>();
+            let variance = variances / parts.len() as f64;
+            if first.network.loss().is_by_row() {
+                let (means, noise) = apart(graph, raw, variance);
+                number(graph, &means, &noise, target, width / 2);
+            } else {
+                let noise = graph.floats("noise", &[1], &[variance as f32]);
+                number(graph, raw, &noise, target, width);
+            }
         }
     }
 }
@@ -55,13 +62,17 @@ fn stacked(graph: &mut Graph, raw: &[String]) -> (String, i64) {
 }
 
 fn stack(graph: &mut Graph, raw: &[String]) -> String {
-    let axis = graph.integers("samples/axis", &[1]);
+    stack_as(graph, "samples", raw)
+}
+
+fn stack_as(graph: &mut Graph, name: &str, raw: &[String]) -> String {
+    let axis = graph.integers(&format!("{name}/axis"), &[1]);
     let each: Vec<String> = raw
         .iter()
         .map(|one| graph.node(&format!("{one}/sample"), "Unsqueeze", &[one, &axis], Vec::new()))
         .collect();
     let each: Vec<&str> = each.iter().map(String::as_str).collect();
-    graph.node("samples", "Concat", &each, vec![Attribute::int("axis", 1)])
+    graph.node(name, "Concat", &each, vec![Attribute::int("axis", 1)])
 }
 
 fn averaged(graph: &mut Graph, value: String, samples: usize) -> String {
@@ -81,17 +92,34 @@ fn classes(graph: &mut Graph, logits: &str, p: &str, samples: usize, widths: [us
     graph.output(logits, LOGITS, shape, "what each network gives, before it is a probability");
 }
 
+/// The means that samples give, and the mean over samples of the variance of the noise of a row:
+/// `factor` times e to twice their second number.
+fn apart(graph: &mut Graph, raw: &[String], factor: f64) -> (Vec<String>, String) {
+    let places = [graph.integers("mean/place", &[0]), graph.integers("noise/place", &[1])];
+    let mut pick = |one: &String, of: usize, word: &str| {
+        let axis = vec![Attribute::int("axis", 1)];
+        graph.node(&format!("{one}/{word}"), "Gather", &[one, &places[of]], axis)
+    };
+    let means = raw.iter().map(|one| pick(one, 0, "mean")).collect();
+    let logs: Vec<String> = raw.iter().map(|one| pick(one, 1, "log_noise")).collect();
+    let logs = stack_as(graph, "log_noises", &logs);
+    let double = graph.node("log_noises/double", "Add", &[&logs, &logs], Vec::new());
+    let squares = graph.node("noise/squares", "Exp", &[&double], Vec::new());
+    let mean = mean_of_samples(graph, "noise/mean", &squares, false);
+    let factor = graph.floats("noise/factor", &[1], &[factor as f32]);
+    (means, graph.node("noise", "Mul", &[&mean, &factor], Vec::new()))
+}
+
 /// Mean and deviation of an equal-weight mixture of normal distributions: the variance is the mean
 /// of the variances, and that of the means.
-fn number(graph: &mut Graph, raw: &[String], noise: f64, target: (f64, f64), width: usize) {
+fn number(graph: &mut Graph, raw: &[String], noise: &str, target: (f64, f64), width: usize) {
     let all = stack(graph, raw);
     let centred = mean_of_samples(graph, "centre", &all, true);
     let average = mean_of_samples(graph, "average", &all, false);
     let apart = graph.node("apart", "Sub", &[&all, &centred], Vec::new());
     let square = graph.node("apart/square", "Mul", &[&apart, &apart], Vec::new());
     let between = mean_of_samples(graph, "between", &square, false);
-    let noise = graph.floats("noise", &[1], &[noise as f32]);
-    let variance = graph.node("variance", "Add", &[&between, &noise], Vec::new());
+    let variance = graph.node("variance", "Add", &[&between, noise], Vec::new());
     let deviation = graph.node("deviation", "Sqrt", &[&variance], Vec::new());
     let scale = graph.floats("target/sd", &[1], &[target.1 as f32]);
     let sd = graph.node("sd/units", "Mul", &[&deviation, &scale], Vec::new());

@@ -6,7 +6,7 @@ use thinfer_data::{Error, Result};
 use crate::export::graph_io::Fed;
 
 /// The operations that a graph may have; nothing else of the runtime is linked.
-const OPERATIONS: [&dyn RegisterOp; 26] = [
+const OPERATIONS: [&dyn RegisterOp; 27] = [
     &ops::Add,
     &ops::AveragePool,
     &ops::BatchNormalization,
@@ -15,6 +15,7 @@ const OPERATIONS: [&dyn RegisterOp; 26] = [
     &ops::Conv,
     &ops::Div,
     &ops::Equal,
+    &ops::Exp,
     &ops::Flatten,
     &ops::Gather,
     &ops::Gemm,

@@ -94,7 +94,7 @@ impl LassoModel {
             return Predictive::Regression {
                 noise: Noise::Normal,
                 means: vec![values.collect()],
-                sigmas: vec![sigma],
+                sigmas: vec![sigma].into(),
             };
         }
         let both = values.flat_map(|eta| [sigmoid(-eta), sigmoid(eta)]).collect();
