@@ -88,8 +88,15 @@ impl Bundle {
             return Self::simulated(design, data, data.seed_in(seed));
         }
         let path = data.path.as_deref().unwrap_or_default();
+        let (table, read) = Table::read_noted(Path::new(path), &ReadOptions::default())?;
+        let mut bundle = Self::of_table(data, table, seed)?;
+        bundle.notes.splice(0..0, read);
+        Ok(bundle)
+    }
+
+    /// The same of a table that is at hand, whatever `data.path` says.
+    pub fn of_table(data: &DataConfig, mut table: Table, seed: u64) -> Result<Self> {
         let target = data.target.as_deref().unwrap_or_default();
-        let (mut table, read) = Table::read_noted(Path::new(path), &ReadOptions::default())?;
         let split = Split::of(data, &mut table)?;
         let mut bundle =
             Self::from_split(&table, target, data.task, &split, seed).map_err(of_a_file)?;
@@ -97,7 +104,6 @@ impl Bundle {
             bundle.take_test(Path::new(path)).map_err(of_a_file)?;
         }
         bundle.notes.iter_mut().for_each(|note| *note = keys_for_options(note));
-        bundle.notes.splice(0..0, read);
         Ok(bundle)
     }
 

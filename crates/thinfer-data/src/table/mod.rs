@@ -1,7 +1,8 @@
-//! Tables: read from CSV and Parquet, turned into a design matrix, and written.
+//! Tables: read from CSV and Parquet or made of columns, turned into a design matrix, and written.
 //!
 //! Rows in messages and reports are counted from 1, the header not included.
 
+mod columns;
 mod csv;
 mod dressed;
 mod encode;
@@ -18,6 +19,7 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 use crate::memory::available_memory;
+pub use columns::IN_MEMORY;
 pub use encode::Unseen;
 pub use encode::{Encoding, Kind, Variable};
 pub use notes::Notes;
@@ -129,6 +131,9 @@ impl Table {
         options: &ReadOptions,
         memory: Option<u64>,
     ) -> Result<(Self, Option<String>)> {
+        if let Some(error) = columns::not_in_a_file(path) {
+            return Err(error);
+        }
         let file = std::fs::metadata(path).map_err(|e| {
             if path == Path::new("-") {
                 let problem = format!(
