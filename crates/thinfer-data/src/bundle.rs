@@ -94,14 +94,29 @@ impl Bundle {
             return Self::simulated(design, data, data.seed_in(seed));
         }
         let path = data.path.as_deref().unwrap_or_default();
-        let target = data.target.as_deref().unwrap_or_default();
         if is_standard_input(Path::new(path)) {
             let problem =
                 "is standard input, and a run reads its table again later; save it in a file";
             return Err(Error::config("data.path", problem));
         }
         let reading = Reading::of(Path::new(path), &ReadOptions::default(), available_memory())?;
-        let Reading { mut table, decimal_commas, notes: read } = reading;
+        let mut bundle = Self::of_reading(data, reading.table, reading.decimal_commas, seed)?;
+        bundle.notes.splice(0..0, reading.notes);
+        Ok(bundle)
+    }
+
+    /// The same of a table that is at hand, whatever `data.path` says.
+    pub fn of_table(data: &DataConfig, table: Table, seed: u64) -> Result<Self> {
+        Self::of_reading(data, table, false, seed)
+    }
+
+    fn of_reading(
+        data: &DataConfig,
+        mut table: Table,
+        decimal_commas: bool,
+        seed: u64,
+    ) -> Result<Self> {
+        let target = data.target.as_deref().unwrap_or_default();
         let split = Split::of(data, &mut table)?;
         let mut bundle = Self::from_split(&table, target, data.task, &split, &data.rules(), seed)
             .map_err(of_a_file)?;
@@ -110,7 +125,6 @@ impl Bundle {
             bundle.take_test(Path::new(path)).map_err(of_a_file)?;
         }
         bundle.notes.iter_mut().for_each(|note| *note = keys_for_options(note));
-        bundle.notes.splice(0..0, read);
         Ok(bundle)
     }
 

@@ -1,8 +1,9 @@
-//! Tables: read from CSV and Parquet, turned into a design matrix, and written.
+//! Tables: read from CSV and Parquet or made of columns, turned into a design matrix, and written.
 //!
 //! Rows in messages and reports are counted from 1, the header not included.
 
 mod cell;
+mod columns;
 mod csv;
 mod dates;
 mod decide;
@@ -29,6 +30,7 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 use crate::memory::available_memory;
+pub use columns::IN_MEMORY;
 pub use dates::{Order, Part};
 pub use encode::{Encoding, Unseen};
 pub use notes::Notes;

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::source::Source;
-use super::{Table, csv, parquet};
+use super::{Table, columns, csv, parquet};
 use crate::error::{Error, Result};
 
 /// How a table is to be read.
@@ -33,6 +33,9 @@ impl Reading {
     pub fn of(path: &Path, options: &ReadOptions, memory: Option<u64>) -> Result<Self> {
         if is_standard_input(path) {
             return csv::read(&Source::standard_input(memory)?, b',', options, memory);
+        }
+        if let Some(error) = columns::not_in_a_file(path) {
+            return Err(error);
         }
         let file = std::fs::metadata(path).map_err(|e| Error::file("read", path, e))?;
         if file.is_dir() {
