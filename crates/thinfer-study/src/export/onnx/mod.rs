@@ -153,7 +153,8 @@ mod tests {
             .kind
         {
             thinfer_data::table::Kind::Number { mean, sd } => ((value - mean) / sd) as f32,
-            thinfer_data::table::Kind::Category { means, sds, .. } => {
+            thinfer_data::table::Kind::Category { means, sds, .. }
+            | thinfer_data::table::Kind::Date { means, sds, .. } => {
                 ((value - means[1]) / sds[1]) as f32
             }
         };
