@@ -4,7 +4,7 @@ use thinfer::config::Config;
 use thinfer::images::{Amounts, ForeignScores, ImageEvaluation, ImageScores};
 use thinfer::metrics::Detection;
 
-use crate::summary::{incidents, remark, temperature};
+use crate::summary::{incidents, temperature};
 use crate::text_table::{align, number, percent, seconds};
 
 /// Snapshots and confusions in the text at most; the JSON has all of them.
@@ -18,14 +18,9 @@ pub(crate) fn to_text(
     config: &Config,
     trained: Option<f64>,
 ) -> String {
-    let worse = evaluation.convergence.worse_than_last(
-        (&evaluation.posterior).into(),
-        (&evaluation.last).into(),
-        &config.cycles(),
-    );
     let method = config.method.kind;
     let parts = [
-        scores(evaluation) + &remark(worse),
+        scores(evaluation),
         snapshots(evaluation),
         foreign(&evaluation.foreign),
         facts(evaluation, trained),

@@ -4,6 +4,7 @@
 //! progress go to stderr, results to stdout. Exit codes: 0 done, 1 failed, 2 usage or
 //! configuration, 3 a checked promise was broken, 130 interrupted after a checkpoint.
 
+mod beside;
 mod cli;
 mod commands;
 mod context;

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use thinfer::config::Config;
+use thinfer::data::images::list_pictures;
 use thinfer::device::Device;
 use thinfer::proposal::{Proposal, Wish, of_images, of_table};
 use thinfer::{Error, Result};
@@ -19,6 +20,8 @@ pub(crate) enum Source {
 /// Endings of tables, and of files that are packed besides.
 const TABLES: [&str; 5] = ["csv", "tsv", "parquet", "pq", "txt"];
 const PACKED: [&str; 2] = ["gz", "zst"];
+/// Why images have no target.
+pub(crate) const NO_COLUMNS: &str = "images have no columns; their classes are the folders";
 /// Bytes of a file without a known ending that are looked at.
 const LOOK: usize = 4096;
 
@@ -53,16 +56,18 @@ fn folder(path: &Path) -> Result<Source> {
         return Err(Error::config(shown.to_string(), problem));
     }
     let entries = std::fs::read_dir(path).map_err(|e| Error::file("read", path, e))?;
-    let files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
-    let has =
-        |ending: &str| files.iter().find(|file| file.extension().is_some_and(|e| e == ending));
-    if !files.iter().any(|file| file.is_dir())
-        && let Some(other) = ["csv", "tsv", "parquet", "toml"].iter().find_map(|e| has(e))
+    let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+    files.sort();
+    let is_file = |file: &&PathBuf| {
+        let ending = file.extension().map(|e| e.to_string_lossy().to_lowercase());
+        ending.is_some_and(|e| e == "toml" || TABLES.contains(&e.as_str()))
+    };
+    // Only where something else may be meant: to look for images takes long in a large folder.
+    if let Some(other) = files.iter().find(is_file)
+        && !files.iter().any(|file| file.extension().is_some_and(|e| e == "tar"))
+        && list_pictures(&[path.to_owned()]).is_err()
     {
-        let problem = format!(
-            "is a folder without folders of images; give a file in it, such as {}",
-            other.display()
-        );
+        let problem = format!("holds no images; give a file in it, such as {}", other.display());
         return Err(Error::config(shown.to_string(), problem));
     }
     Ok(Source::Images)
@@ -115,7 +120,7 @@ pub(crate) fn propose(source: Source, path: &Path, asked: &Asked<'_>) -> Result<
     }
     let wish = Wish { minutes: asked.minutes, set: asked.set.to_vec(), device: asked.device };
     if source == Source::Images {
-        refuse_target(asked.target, "images have no columns; their classes are the folders")?;
+        refuse_target(asked.target, NO_COLUMNS)?;
         return of_images(path, &wish);
     }
     of_table(path, asked.target, &wish)
@@ -209,7 +214,7 @@ mod tests {
         assert!(refused.contains("runs/a/config.toml --resume"), "{refused}");
         at("tables/a.csv", "");
         let refused = Source::of(&folder.path().join("tables")).unwrap_err().to_string();
-        assert!(refused.contains("give a file in it, such as"), "{refused}");
+        assert!(refused.contains("holds no images; give a file in it, such as"), "{refused}");
         let absent = Source::of(&folder.path().join("none")).unwrap_err().to_string();
         assert!(absent.ends_with("Check the path"), "{absent}");
     }

@@ -8,6 +8,7 @@ use thinfer::data::Task;
 use thinfer::evaluate::{Behaviour, Evaluation, Inclusion, Scores};
 use thinfer::registry::{Entry, find};
 
+use crate::beside;
 use crate::text_table::{align, number, percent, seconds};
 
 /// Selected variables in the text at most; the JSON has all of them.
@@ -32,13 +33,9 @@ pub(crate) fn to_text(
     classes: usize,
     trained: Option<f64>,
 ) -> String {
-    let worse = evaluation.convergence.worse_than_last(
-        (&evaluation.posterior).into(),
-        (&evaluation.last).into(),
-        &config.cycles(),
-    );
     let parts = [
-        scores(evaluation) + &remark(worse),
+        scores(evaluation),
+        evaluation.beside.as_ref().map_or_else(String::new, beside::to_text),
         variables(evaluation),
         facts(evaluation, config.chains, trained),
         incidents(&evaluation.behaviour, classes, config.method.kind),

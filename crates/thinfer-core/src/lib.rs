@@ -8,6 +8,7 @@ pub mod classify;
 pub mod density;
 pub mod device;
 pub mod keys;
+pub mod linear;
 pub mod methods;
 pub mod metrics;
 pub mod model;

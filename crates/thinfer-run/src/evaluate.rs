@@ -2,6 +2,7 @@
 //! did.
 
 mod believe;
+mod beside;
 mod blow_up;
 mod convergence;
 mod inclusion;
@@ -22,9 +23,10 @@ use thinfer_data::{Bundle, Task};
 use thinfer_data::{Error, Result};
 use thinfer_engine::{Dataset, Network, NodeId, Op};
 
-use crate::config::Config;
+use crate::config::{Config, DataKind};
 pub use believe::{Belief, Verdict};
 pub(crate) use believe::{Calibrated, Evidence};
+pub use beside::{Beside, PlainScores};
 pub use blow_up::{blew_up, blown_up_chains, untrained_loss};
 pub use convergence::{AGREED, Agreement, Convergence, LEAST_SAMPLES, SampleTrace};
 pub(crate) use convergence::{Sampled, compared_rows};
@@ -120,6 +122,9 @@ pub struct Evaluation {
     pub last: Scores,
     /// The mean (regression) or the majority class (classification) of the training rows.
     pub baseline: Scores,
+    /// The posterior beside a constant and a linear model, of tables that users give.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub beside: Option<Beside>,
     /// Variables in the final network of more than half of the chains; where assignments are drawn,
     /// those with an inclusion above one half.
     pub selected: Vec<String>,
@@ -318,6 +323,9 @@ pub fn evaluate(
     let (baseline, last_scores) = (baseline(data), mean_scores(&last, data)?);
     let pit = predictive.around(data.test.targets()).and_then(|around| metrics::pit(&around));
     let reliability = reliability(&predictive, &data.test);
+    let of_user = config.data.kind == DataKind::Table;
+    let beside = of_user.then(|| Beside::of(&predictive, data, config.seed));
+    let size = size(network, &last.members, results)?;
     let verdict = Verdict::of(&Evidence {
         config,
         results,
@@ -326,6 +334,9 @@ pub fn evaluate(
         behaviour: &behaviour,
         members: posterior.members,
         no_better_than: no_better_than(data.task, &posterior, &baseline),
+        beside: beside.as_ref(),
+        nearest_mean: None,
+        prunes_nothing: size.sparsity.value() == 0.0,
         pit: pit.as_ref(),
         counts: data.schema.count_mean().is_some(),
         calibrated: posterior
@@ -340,12 +351,13 @@ pub fn evaluate(
         all_samples: score(&of_all, &data.test, scale),
         last: last_scores,
         baseline,
+        beside,
         selection: data.truth.as_ref().map(|truth| Selection::compare(&selected, truth)),
         selected: selected.iter().map(|&v| data.names[v].clone()).collect(),
         survival: data.names.iter().cloned().zip(survival).collect(),
         inclusion_difference: inclusion.as_ref().and_then(|found| found.difference),
         inclusion,
-        size: size(network, &last.members, results)?,
+        size,
         behaviour,
         convergence,
         blown_up,

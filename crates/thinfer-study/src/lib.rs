@@ -9,7 +9,6 @@ pub mod finish;
 pub mod folds;
 #[doc(hidden)]
 pub mod fuzzing;
-pub mod linear;
 pub mod machine;
 pub mod proposal;
 pub mod report;
@@ -19,4 +18,5 @@ pub mod selectors;
 pub mod selftest;
 pub mod subnetwork;
 
+pub use thinfer_core::linear;
 pub use thinfer_data::{Error, Result};

@@ -33,8 +33,8 @@
 //! | `parquet` | yes | Parquet tables |
 
 pub use thinfer_core::{
-    classify, density, device, methods, metrics, model, posterior, prune, schedule, shrink, train,
-    weights,
+    classify, density, device, linear, methods, metrics, model, posterior, prune, schedule, shrink,
+    train, weights,
 };
 pub use thinfer_data as data;
 pub use thinfer_data::{Error, Result, threads};
@@ -47,6 +47,6 @@ pub use thinfer_run::{
 pub use thinfer_study::fuzzing;
 #[cfg(feature = "report")]
 pub use thinfer_study::{
-    bench, compare, enumeration, export, finish, folds, linear, machine, proposal, report,
-    reproduce, select, selectors, selftest, subnetwork,
+    bench, compare, enumeration, export, finish, folds, machine, proposal, report, reproduce,
+    select, selectors, selftest, subnetwork,
 };

@@ -14,7 +14,7 @@ use crate::progress::Progress;
 use crate::source::{self, Asked, Source};
 use crate::{evaluated_run, interrupt, shell, summary};
 
-/// Train on a table, on a folder of images, or as settings in a file say
+/// Train on a table, on a folder of images, or as a file says
 #[derive(clap::Args)]
 #[command(after_help = "\
 Ctrl-C stops after a checkpoint; --resume goes on to the same bits.
@@ -122,6 +122,9 @@ impl Args {
         if source == Source::Settings {
             source::refuse_table_options(&asked)?;
             return Ok(Some(Config::read(&self.source, &self.set)?));
+        }
+        if source == Source::Images {
+            source::refuse_target(asked.target, source::NO_COLUMNS)?;
         }
         if folder.join("run.json").exists() && !self.force && !self.dry_run {
             if self.resume {

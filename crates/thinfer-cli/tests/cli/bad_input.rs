@@ -201,7 +201,7 @@ fn messages_name_what_was_given_and_what_to_do() {
     fs::write(workspace.path("latin.toml"), b"# \xe9\n").unwrap();
     for (code, arguments, words) in [
         (2, &["train", "latin.toml"][..], "`latin.toml`: is not text in UTF-8"),
-        (1, &["train", "."], "Give the path of a file, not of a folder"),
+        (2, &["train", "."], "holds no images; give a file in it, such as ./latin.toml"),
         (1, &["select", "-", "--target", "y"], "standard input is empty"),
         (2, &["select", "a.csv", "--target", "y", "--seed", "-1"], "invalid value '-1'"),
         (2, &["select", "a.csv", "--target", "y", "--holdout", "-1"], "`--holdout`: is -1"),

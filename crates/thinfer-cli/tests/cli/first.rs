@@ -145,3 +145,63 @@ fn another_file_in_the_place_of_the_schema_stays() {
     assert!(outcome.stderr.contains("is another file and stays"), "{}", outcome.stderr);
     assert_eq!(fs::read_to_string(workspace.path("thinfer-schema.json")).unwrap(), "mine");
 }
+
+/// What a run that was hardly worth its time says before everything else.
+#[test]
+fn a_run_that_loses_to_a_linear_model_says_so_first() {
+    let workspace = with_houses();
+    let hasty = ["--set", "method.moves=1", "--set", "train.samples_per_cycle=2"];
+    let train = short(&["train", "houses.csv", "--target", "price"]);
+    let outcome = workspace.succeeds(&[&train[..], &hasty].concat());
+    let first = outcome.stdout.lines().next().unwrap();
+    assert!(first.starts_with("On the test rows "), "{}", outcome.stdout);
+    assert!(first.contains("train longer"), "{first}");
+    let line = |start: &str| outcome.stdout.lines().find(|line| line.starts_with(start));
+    assert!(line("beside others").is_some_and(|l| l.contains("RMSE") && l.ends_with("MAE")));
+    assert!(line("linear model on all columns").is_some() && line("constant ").is_some());
+    let file = fs::read(workspace.path("runs/houses/evaluation.json")).unwrap();
+    let found: serde_json::Value = serde_json::from_slice(&file).unwrap();
+    assert!(found["verdict"]["cautions"][0].as_str().unwrap().starts_with("on the test rows "));
+    assert!(
+        found["beside"]["linear"]["rmse"].as_f64() < found["beside"]["constant"]["rmse"].as_f64()
+    );
+    let page = fs::read_to_string(workspace.path("runs/houses/report.html")).unwrap();
+    assert!(page.contains("on the test rows "), "the report has it, too");
+}
+
+/// Twelve white pixels, of which nothing can be learned.
+#[test]
+fn a_folder_of_images_is_enough() {
+    let workspace = Workspace::new();
+    for at in 0..12 {
+        let class = ["cat", "dog"][at % 2];
+        let path = workspace.path("photos").join(class).join(format!("{at}.png"));
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, crate::data::PIXEL).unwrap();
+    }
+    let short = ["--set", "train.epochs=5"];
+    let outcome = workspace.succeeds(&[&["train", "photos/"][..], &short].concat());
+    let mut told = outcome.stderr.lines();
+    assert_eq!(
+        told.next(),
+        Some(
+            "photos/: 12 grey images of 2 classes, of which a fifth is for testing, 1 x 1 pixels each"
+        )
+    );
+    assert!(told.next().is_some_and(|l| l.contains("convnet on 8 x 8 pixels, mirrored")));
+    assert!(told.next().is_some_and(|line| line.starts_with("time: about ")));
+    let first = outcome.stdout.lines().next().unwrap();
+    assert!(first.contains("no better than the most frequent class"), "{}", outcome.stdout);
+    let config = fs::read_to_string(workspace.path("runs/photos/config.toml")).unwrap();
+    assert!(config.contains("hold = true") && config.contains("target = 0.5"), "{config}");
+
+    let target = workspace.fails(2, &["train", "photos", "--target", "cat"]);
+    assert!(target.contains("their classes are the folders"), "{target}");
+    workspace.succeeds(&[&["init", "photos"][..], &short].concat());
+    let text = fs::read_to_string(workspace.path("photos.toml")).unwrap();
+    assert!(text.contains("[prune]\n") && text.contains("epochs = 5\n"), "{text}");
+    workspace.succeeds(&["train", "photos.toml", "--out", "file"]);
+    fs::create_dir(workspace.path("empty")).unwrap();
+    let none = workspace.fails(1, &["train", "empty"]);
+    assert!(none.contains("has no folders of classes"), "{none}");
+}

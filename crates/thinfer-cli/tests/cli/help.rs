@@ -48,7 +48,7 @@ fn every_help_fits_one_screen_and_shows_an_example() {
 #[test]
 fn help_of_train() {
     assert_snapshot!(help("train"), @r"
-    Train on a table, on a folder of images, or as settings in a file say
+    Train on a table, on a folder of images, or as a file says
 
     Usage: thinfer train [OPTIONS] <DATA|CONFIG>
 
@@ -511,7 +511,7 @@ fn usage_errors_have_code_2() {
     assert_snapshot!(workspace.fails(2, &["train", "tiny.toml", "--resume", "--force"]), @"
     error: the argument '--resume' cannot be used with '--force'
 
-    Usage: thinfer train --resume <CONFIG>
+    Usage: thinfer train --resume <DATA|CONFIG>
 
     For more information, try '--help'.
     ");

@@ -319,7 +319,7 @@ fn settings(text: &str, overrides: &[String]) -> Result<BTreeMap<String, Value>>
 fn table_for_settings(path: &Path) -> Error {
     let file = path.display();
     let problem = format!(
-        "is a table, and a configuration is expected; write a .toml file with [data], kind = \"table\", path = \"{file}\" and target = \"COLUMN\" (docs/guide.md has an example), or find the variables that matter with `thinfer select {file} --target COLUMN`"
+        "is a table, and a configuration is expected; `thinfer init {file} --target COLUMN` writes one, `thinfer train {file} --target COLUMN` trains without one, and `thinfer select {file} --target COLUMN` finds the variables that matter"
     );
     Error::config(file.to_string(), problem)
 }

@@ -5,7 +5,9 @@ use thinfer_core::metrics::Pit;
 use thinfer_core::train::ChainResult;
 
 use super::convergence::{AGREED, LEAST_SAMPLES};
-use super::{Behaviour, Convergence, LEVEL, MOST_CLIPPED, Quality};
+use super::{Behaviour, Beside, Convergence, LEVEL, MOST_CLIPPED, Quality};
+use thinfer_core::methods::em_mcmc::Assignment;
+
 use crate::config::{Config, NoiseModel};
 
 /// Independent draws below which the ends of intervals are rough (Vehtari et al. ask for so many of
@@ -17,6 +19,8 @@ const WARM: f64 = 1.5;
 const FAR_FROM_UNIFORM: f64 = 0.1;
 /// Coverage further than this from its level is wrong.
 const MISCOVERED: f64 = 0.05;
+/// A log loss or calibration error that is larger by this is said before all scores.
+const WORSE: f64 = 0.01;
 /// A distance that chance leaves more often is none.
 const BY_CHANCE: f64 = 0.01;
 /// A calibration error of classes above this misleads, where chance does not leave half as much.
@@ -45,6 +49,10 @@ pub struct Verdict {
     pub sentence: String,
     /// What else is doubtful, gravest first.
     pub more: Vec<String>,
+    /// What is to be said before all scores: that the run was hardly worth its time, or did not do
+    /// what was asked for. Each with what to do.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub cautions: Vec<String>,
 }
 
 /// How far probabilities of classes are from what happens.
@@ -67,6 +75,12 @@ pub(crate) struct Evidence<'a> {
     pub members: usize,
     /// A constant that predicts no worse, in words.
     pub no_better_than: Option<&'static str>,
+    /// A constant and a linear model on the same rows.
+    pub beside: Option<&'a Beside>,
+    /// How often the nearest mean of a class is right, and the posterior; of images.
+    pub nearest_mean: Option<(f64, f64)>,
+    /// Whether all weights are left.
+    pub prunes_nothing: bool,
     /// Of numbers.
     pub pit: Option<&'a Pit>,
     /// Whether these numbers are counts.
@@ -92,34 +106,40 @@ impl Doubt {
 
 impl Verdict {
     pub(crate) fn of(evidence: &Evidence<'_>) -> Self {
+        let cautions = evidence.cautions().map(told).collect();
         let mut doubts = doubts(evidence);
         // Those that weigh the same stay in their order.
         doubts.sort_by_key(|doubt| std::cmp::Reverse(doubt.against));
         let mut doubts = doubts.into_iter();
         let Some(Doubt { against, problem, advice }) = doubts.next() else {
             let sentence = format!("Believe this run: {}.", evidence.in_favour());
-            return Self { believe: Belief::Yes, sentence, more: Vec::new() };
+            return Self { believe: Belief::Yes, sentence, more: Vec::new(), cautions };
         };
         let begin = match against {
             Belief::No => "Do not believe this run",
             Belief::Unknown => "Nobody can tell yet whether to believe this run",
-            Belief::Partly | Belief::Yes => {
-                "Believe the predictions of this run, but not how sure they are"
-            }
+            Belief::Partly => "Believe the predictions of this run, but not how sure they are",
+            Belief::Yes => "Believe this run, though it did not do what was asked for",
         };
-        let told = |doubt: Doubt| format!("{}; {}", doubt.problem, doubt.advice);
         Self {
             believe: against,
             sentence: format!("{begin}: {problem}; {advice}."),
             more: doubts.map(told).collect(),
+            cautions,
         }
     }
+}
+
+/// A doubt with what to do.
+fn told(doubt: Doubt) -> String {
+    format!("{}; {}", doubt.problem, doubt.advice)
 }
 
 fn doubts(evidence: &Evidence<'_>) -> Vec<Doubt> {
     let mut found = Vec::new();
     found.extend(evidence.blow_up());
     found.extend(evidence.learned_nothing());
+    found.extend(evidence.loses_to_simple());
     found.extend(evidence.disagreement());
     found.extend(evidence.unfinished());
     found.extend(evidence.without_samples());
@@ -127,6 +147,7 @@ fn doubts(evidence: &Evidence<'_>) -> Vec<Doubt> {
     found.extend(evidence.miscalibrated());
     found.extend(evidence.worse_than_last());
     found.extend(evidence.few_draws());
+    found.extend(evidence.prunes_nothing());
     found
 }
 
@@ -143,10 +164,93 @@ impl Evidence<'_> {
     }
 
     fn learned_nothing(&self) -> Option<Doubt> {
-        let constant = self.no_better_than?;
-        let problem = format!("on the test rows it is no better than {constant}");
         let advice = "train longer, or ask whether the inputs say anything about the target";
+        if let Some(constant) = self.no_better_than {
+            let problem = format!("on the test rows it is no better than {constant}");
+            return Some(Doubt::new(Belief::No, problem, advice));
+        }
+        let hardly = self.beside.filter(|beside| beside.hardly_better_than_constant)?;
+        let problem = match (hardly.posterior.rmse, hardly.constant.rmse) {
+            (Some(ours), Some(constant)) => format!(
+                "on the test rows it is hardly better than a constant (RMSE {} against {})",
+                shown(ours),
+                shown(constant)
+            ),
+            _ => "on the test rows it is hardly better than the most frequent class".to_owned(),
+        };
         Some(Doubt::new(Belief::No, problem, advice))
+    }
+
+    /// Something simple predicts better.
+    fn loses_to_simple(&self) -> Option<Doubt> {
+        if let Some((nearest, ours)) = self.nearest_mean
+            && nearest >= ours
+        {
+            let problem = format!(
+                "the nearest mean image of a class is right as often ({} against {})",
+                percent(nearest),
+                percent(ours)
+            );
+            return Some(Doubt::new(
+                Belief::No,
+                problem,
+                "train longer (`--minutes`, `train.epochs`)",
+            ));
+        }
+        let beside = self.beside.filter(|beside| beside.loses_to_linear)?;
+        let (ours, linear) = (&beside.posterior, beside.linear.as_ref()?);
+        let than = match (ours.rmse.zip(linear.rmse), ours.log_loss.zip(linear.log_loss)) {
+            (Some((ours, linear)), _) => {
+                format!("RMSE {} against {}", shown(ours), shown(linear))
+            }
+            (_, Some((ours, linear))) => {
+                format!("log loss {} against {}", shown(ours), shown(linear))
+            }
+            _ => return None,
+        };
+        let problem = format!("on the test rows a linear model on all columns is better ({than})");
+        let advice = "train longer (`--minutes`), or take the linear form (`model.hidden = []`) or `thinfer select`";
+        Some(Doubt::new(Belief::No, problem, advice))
+    }
+
+    /// Nothing was pruned by a method that was to.
+    fn prunes_nothing(&self) -> Option<Doubt> {
+        let kind = self.config.method.kind;
+        let prunes = kind.name() == "em-mcmc" || kind.is_sparse();
+        let draws = self.config.prior.assignment == Assignment::Draw;
+        if !self.prunes_nothing || !prunes || draws {
+            return None;
+        }
+        let asked = match self.config.prune.target {
+            Some(target) => format!("of the {} to prune", percent(target)),
+            None => "though the method prunes".to_owned(),
+        };
+        let problem = format!("nothing was pruned {asked}");
+        let advice = match self.config.prune.target {
+            Some(_) => "train longer, or begin to prune earlier (`prune.warm_up_epochs`)",
+            None => "say how much with `prune.target`, such as 0.5",
+        };
+        Some(Doubt::new(Belief::Yes, problem, advice))
+    }
+
+    /// Whether the average is so much worse than the last samples that it is not chance.
+    fn loses_much(&self) -> bool {
+        let [posterior, last] = self.qualities;
+        let worse = |ours: Option<f64>, theirs: Option<f64>| {
+            ours.zip(theirs).is_some_and(|(ours, theirs)| ours > theirs + WORSE)
+        };
+        worse(posterior.nll, last.nll) || worse(posterior.ece, last.ece)
+    }
+
+    /// What is said before all scores.
+    fn cautions(&self) -> impl Iterator<Item = Doubt> {
+        let found = [
+            self.learned_nothing(),
+            self.loses_to_simple(),
+            self.worse_than_last().filter(|_| self.loses_much()),
+            self.prunes_nothing(),
+        ];
+        found.into_iter().flatten()
     }
 
     /// How to get more samples.
@@ -182,7 +286,11 @@ impl Evidence<'_> {
                 "{who} (R-hat {:.2} of predictions, at most {AGREED} is wanted)",
                 predictions.r_hat
             );
-            Doubt::new(Belief::No, problem, self.longer())
+            // What predicts rows well that it has not seen is right on average, however its chains
+            // share the work.
+            let tested = self.beside.is_some_and(Beside::is_worth_its_time);
+            let against = if tested { Belief::Partly } else { Belief::No };
+            Doubt::new(against, problem, self.longer())
         })
     }
 
@@ -359,6 +467,12 @@ impl Convergence {
     }
 }
 
+/// A number with four significant digits.
+fn shown(value: f64) -> String {
+    let before = value.abs().max(1e-9).log10().floor() as i32;
+    format!("{value:.*}", (3 - before).clamp(0, 9) as usize)
+}
+
 fn percent(share: f64) -> String {
     format!("{:.1} %", 100.0 * share)
 }
@@ -367,7 +481,7 @@ fn percent(share: f64) -> String {
 mod tests {
     use super::*;
     use crate::evaluate::convergence::Agreement;
-    use crate::evaluate::{Measured, Temperature};
+    use crate::evaluate::{Measured, PlainScores, Temperature};
     use thinfer_core::metrics::pit;
 
     /// Everything that a verdict looks at, of a good run of four chains.
@@ -379,6 +493,9 @@ mod tests {
         behaviour: Behaviour,
         members: usize,
         no_better_than: Option<&'static str>,
+        beside: Option<Beside>,
+        nearest_mean: Option<(f64, f64)>,
+        prunes_nothing: bool,
         pit: Option<Pit>,
         calibrated: Option<Calibrated>,
     }
@@ -424,6 +541,9 @@ mod tests {
                 },
                 members: 600,
                 no_better_than: None,
+                beside: None,
+                nearest_mean: None,
+                prunes_nothing: false,
                 pit: of(uniform(200)),
                 calibrated: None,
             }
@@ -438,6 +558,9 @@ mod tests {
                 behaviour: &self.behaviour,
                 members: self.members,
                 no_better_than: self.no_better_than,
+                beside: self.beside.as_ref(),
+                nearest_mean: self.nearest_mean,
+                prunes_nothing: self.prunes_nothing,
                 pit: self.pit.as_ref(),
                 counts: false,
                 calibrated: self.calibrated,
@@ -449,7 +572,7 @@ mod tests {
         fn told(change: impl FnOnce(&mut Self)) -> (Belief, String) {
             let mut case = Self::good();
             change(&mut case);
-            let Verdict { believe, sentence, more } = case.verdict();
+            let Verdict { believe, sentence, more, .. } = case.verdict();
             assert!(more.is_empty(), "{sentence} {more:?}");
             assert_eq!(sentence.matches(". ").count(), 0, "one sentence: {sentence}");
             (believe, sentence)
@@ -547,6 +670,42 @@ mod tests {
             },
             "its probabilities are off by 0.120 on average",
         );
+    }
+
+    #[test]
+    fn what_was_hardly_worth_its_time_is_said_first() {
+        let plain = |rmse| PlainScores { rmse: Some(rmse), ..PlainScores::default() };
+        let beside = |ours: f64, linear: f64, loses, hardly| Beside {
+            posterior: plain(ours),
+            constant: plain(10.0),
+            linear: Some(plain(linear)),
+            loses_to_linear: loses,
+            hardly_better_than_constant: hardly,
+        };
+        let cautions = |change: &dyn Fn(&mut Case)| {
+            let mut case = Case::good();
+            change(&mut case);
+            let verdict = case.verdict();
+            assert_eq!(verdict.cautions.len(), 1, "{:?}", verdict.cautions);
+            (verdict.believe, verdict.cautions[0].clone(), verdict.sentence)
+        };
+        let told = cautions(&|case| case.beside = Some(beside(5.0, 4.0, true, false)));
+        assert_eq!(told.0, Belief::No);
+        assert!(told.1.starts_with(
+            "on the test rows a linear model on all columns is better (RMSE 5.000 against 4.000); train longer"
+        ));
+        let told = cautions(&|case| case.beside = Some(beside(9.95, 9.9, false, true)));
+        assert!(told.1.contains("hardly better than a constant (RMSE 9.950 against 10.00)"));
+        let told = cautions(&|case| case.nearest_mean = Some((0.5, 0.45)));
+        assert!(told.1.contains("right as often (50.0 % against 45.0 %)"), "{}", told.1);
+        let told = cautions(&|case| case.prunes_nothing = true);
+        assert_eq!(told.0, Belief::Yes);
+        assert!(told.2.starts_with("Believe this run, though it did not do what was asked for: nothing was pruned though the method prunes; say how much"));
+        let mut good = Case { beside: Some(beside(5.0, 6.0, false, false)), ..Case::good() };
+        assert!(good.verdict().cautions.is_empty());
+        // Chains that disagree and predict well all the same are not to be thrown away.
+        good.convergence.predictions.iter_mut().for_each(|p| p.r_hat = 1.62);
+        assert_eq!(good.verdict().believe, Belief::Partly);
     }
 
     /// A large distance on few rows is chance, and so is a wide estimate of the temperature.

@@ -212,6 +212,10 @@ pub struct ImageEvaluation {
     pub classes: Vec<String>,
     /// The headline: the average of the snapshots that the run keeps, see [`SampleRule`].
     pub posterior: ImageScores,
+    /// How often the nearest mean image of a class is right; nothing where images are not held in
+    /// memory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nearest_mean: Option<f64>,
     /// The average of all snapshots of chains that did not blow up, masks of all ages.
     pub all_samples: ImageScores,
     /// The last snapshot of each chain alone, its scores averaged over chains.
@@ -309,6 +313,7 @@ pub fn evaluate_images(input: &ImageResults<'_>) -> Result<ImageEvaluation> {
         images: (input.train_images, labels.len()),
         classes: input.classes.to_vec(),
         posterior: scores,
+        nearest_mean: None,
         all_samples: score(&all),
         last: mean_scores(&last.iter().map(|&at| single[at].scores).collect::<Vec<_>>()),
         cycles: by_cycle

@@ -5,6 +5,7 @@ mod evaluate;
 mod foreign;
 #[cfg(any(test, feature = "testing"))]
 pub mod imagined;
+mod nearest;
 mod of_run;
 mod pick;
 mod predict;
@@ -14,6 +15,7 @@ pub use evaluate::{
     ImageResults, ImageScores, NamedScore, SnapshotScores, evaluate_images,
 };
 pub use foreign::{Foreign, foreign_images};
+pub use nearest::NearestMean;
 pub use of_run::evaluate_image_run;
 pub use pick::{Pick, Reason, pick};
 pub use predict::{ImagePrediction, ImagePredictions, predict_images};

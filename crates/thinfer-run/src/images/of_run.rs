@@ -8,8 +8,12 @@ use thinfer_data::images::Broken;
 use thinfer_data::{ImageData, Images, Result};
 
 use super::evaluate::{ForeignImages, ImageEvaluation, ImageResults, evaluate_images};
+use super::nearest::NearestMean;
 use crate::evaluate::{Calibrated, Evidence, Verdict, check_chains, temperature};
 use crate::run::Run;
+
+/// With more bytes of training images their means take longer than an evaluation may.
+const MOST_BYTES: usize = 1 << 28;
 
 /// Predicts the test images with every snapshot of a run, and images of other data sets, by name
 /// and in the shape of the run, with the snapshots that are averaged. `data` is that of the run.
@@ -48,6 +52,11 @@ pub fn evaluate_image_run(
         foreign: &foreign,
     })?;
     evaluation.behaviour.temperature = temperature(config, network, data.into(), &run.results)?;
+    if let (Images::Held(train), Images::Held(test)) = (&data.train, &data.test)
+        && train.bytes().len() <= MOST_BYTES
+    {
+        evaluation.nearest_mean = Some(NearestMean::of(train).accuracy(test));
+    }
     // What training met stands in the run's own account; the test images were decoded just now.
     evaluation.unreadable =
         Broken { train: run.info.unreadable.train.clone(), test: data.unreadable.test.clone() };
@@ -58,6 +67,9 @@ pub fn evaluate_image_run(
         convergence: &evaluation.convergence,
         behaviour: &evaluation.behaviour,
         members: evaluation.posterior.members,
+        beside: None,
+        nearest_mean: evaluation.nearest_mean.map(|of| (of, evaluation.posterior.accuracy)),
+        prunes_nothing: evaluation.sizes.iter().all(|size| size.sparsity.value() == 0.0),
         no_better_than: evaluation
             .is_no_better_than_a_constant()
             .then_some("the most frequent class"),

@@ -125,8 +125,8 @@ pub(super) fn moves(config: &Config, data: &Bundle) -> Result<f64> {
     Ok(mclmc::affordable(own.number("budget_seconds"), size) as f64)
 }
 
-/// Epochs of a trial on mini-batches.
-const BATCH_EPOCHS: usize = 2;
+/// Epochs between two trials whose difference is taken: what a run needs to begin is in both.
+const BETWEEN: usize = 4;
 
 /// Seconds of an epoch of all chains of a method on mini-batches, and what a run takes besides.
 pub(super) fn epoch_pace(config: &Config, data: &Bundle) -> Result<(f64, f64)> {
@@ -135,18 +135,23 @@ pub(super) fn epoch_pace(config: &Config, data: &Bundle) -> Result<(f64, f64)> {
     let train = data.train.take_rows(&some);
     let small = Bundle { train_rows: train.rows(), train, ..data.clone() };
     let larger = rows as f64 / small.train_rows.max(1) as f64;
-    let set = [format!("train.epochs={BATCH_EPOCHS}"), "schedule.step_size.cycles=1".into()];
-    let trial = Config::parse(&config.to_toml()?, &set)?;
+    let small = Data::Table(small);
+    let timed = |epochs: usize| -> Result<f64> {
+        let set = [format!("train.epochs={epochs}"), "schedule.step_size.cycles=1".into()];
+        let trial = Config::parse(&config.to_toml()?, &set)?;
+        let begun = Instant::now();
+        in_memory(&trial, &small, Device::Cpu)?;
+        Ok(begun.elapsed().as_secs_f64())
+    };
     let mut epochs = Vec::new();
     let started = Instant::now();
-    // The first trial also pays for memory that is touched for the first time.
-    while epochs.len() < 2 || started.elapsed().as_secs_f64() < ENOUGH_SECONDS {
-        let begun = Instant::now();
-        in_memory(&trial, &Data::Table(small.clone()), Device::Cpu)?;
-        epochs.push(begun.elapsed().as_secs_f64() / BATCH_EPOCHS as f64);
+    // Several, since other programs may take the cores for a moment.
+    while epochs.len() < 3 || started.elapsed().as_secs_f64() < ENOUGH_SECONDS {
+        let (short, long) = (timed(1)?, timed(1 + BETWEEN)?);
+        epochs.push((long - short).max(0.0) / BETWEEN as f64);
     }
     epochs.sort_by(f64::total_cmp);
-    let each = larger * epochs[epochs.len() / 2];
+    let each = larger * epochs[epochs.len() / 2].max(1e-6);
     // A prediction of the test rows by every sample, and the report.
     let scored = (data.test.rows() * config.sample_epochs().len().max(1)) as f64 / rows as f64;
     Ok((each, FIXED_SECONDS + scored * each / 3.0))
@@ -155,7 +160,7 @@ pub(super) fn epoch_pace(config: &Config, data: &Bundle) -> Result<(f64, f64)> {
 /// Reading, report and the rest, about.
 const FIXED_SECONDS: f64 = 1.0;
 
-/// Epochs between two trials whose difference is taken: what a run needs to begin is in both.
+/// The same of images.
 const IMAGE_EPOCHS: usize = 2;
 
 /// Seconds of an epoch on images that are in memory, without pruning.

@@ -79,6 +79,12 @@ pub fn of_images(path: &Path, wish: &Wish) -> Result<Proposal> {
     let costs = of_side(side);
     let room = costs.room(seconds);
     let epochs = steps(room).clamp(FEWEST_EPOCHS, MOST_EPOCHS);
+    choices.add(
+        "train.epochs",
+        epochs.to_string(),
+        "as many as the time has room for, in coarse steps",
+    );
+    let epochs = choices.config(&wish.set)?.train.epochs;
     schedule(&mut choices, epochs);
     let config = choices.config(&wish.set)?;
     let estimate = costs.run(config.train.epochs);
@@ -177,11 +183,6 @@ fn schedule(choices: &mut Choices, epochs: usize) {
         "so that the samples share a mask",
     );
     choices.add("schedule.step_size.cycles", "1", "a short run has no time for restarts");
-    choices.add(
-        "train.epochs",
-        epochs.to_string(),
-        "as many as the time has room for, in coarse steps",
-    );
     choices.add("train.samples_per_cycle", "4", "");
     let every = epochs.div_ceil(10).max(1);
     choices.add("train.evaluate_every_epochs", every.to_string(), "ten times in the run");

@@ -1,6 +1,7 @@
 //! Whether mirrored images still are what they were: those of letters and digits are not.
 
 use thinfer_data::ImageSet;
+use thinfer_run::images::NearestMean;
 
 /// The nearest mean tells so much more of the images than of their mirror images where mirroring
 /// harms, and more than chance allows.
@@ -10,7 +11,7 @@ const ERRORS: f64 = 3.0;
 /// Why images are not to be mirrored; nothing where they may be. The mean image of each class is
 /// that of `train`, and `test` shows how often the nearest is right.
 pub(super) fn look(train: &ImageSet, test: &ImageSet) -> Option<String> {
-    let means = means(train);
+    let means = NearestMean::of(train);
     let shape = test.shape();
     let channels = shape.channels;
     let mut right = [0usize; 2];
@@ -21,8 +22,8 @@ pub(super) fn look(train: &ImageSet, test: &ImageSet) -> Option<String> {
             .chunks_exact(shape.width * channels)
             .flat_map(|line| line.chunks_exact(channels).rev().flatten().copied())
             .collect();
-        right[0] += usize::from(nearest(&means, image) == *label as usize);
-        right[1] += usize::from(nearest(&means, &turned) == *label as usize);
+        right[0] += usize::from(means.nearest(image) == *label as usize);
+        right[1] += usize::from(means.nearest(&turned) == *label as usize);
     }
     let [plain, mirrored] = right.map(|right| right as f64 / rows.max(1) as f64);
     let error = ((plain * (1.0 - plain) + mirrored * (1.0 - mirrored)) / rows.max(1) as f64).sqrt();
@@ -33,30 +34,6 @@ pub(super) fn look(train: &ImageSet, test: &ImageSet) -> Option<String> {
             100.0 * mirrored
         )
     })
-}
-
-fn means(set: &ImageSet) -> Vec<Option<Vec<f32>>> {
-    let classes = set.labels().iter().max().map_or(0, |last| *last as usize + 1);
-    let mut sums = vec![(vec![0.0f32; set.shape().len()], 0.0f32); classes];
-    for (row, label) in set.labels().iter().enumerate() {
-        let (sum, count) = &mut sums[*label as usize];
-        sum.iter_mut().zip(set.image(row)).for_each(|(sum, pixel)| *sum += f32::from(*pixel));
-        *count += 1.0;
-    }
-    let mean = |(sum, count): (Vec<f32>, f32)| {
-        (count > 0.0).then(|| sum.into_iter().map(|sum| sum / count).collect())
-    };
-    sums.into_iter().map(mean).collect()
-}
-
-/// The class with the nearest mean.
-fn nearest(means: &[Option<Vec<f32>>], image: &[u8]) -> usize {
-    let distance = |mean: &Vec<f32>| -> f32 {
-        mean.iter().zip(image).map(|(mean, pixel)| (mean - f32::from(*pixel)).powi(2)).sum()
-    };
-    let known = means.iter().enumerate().filter_map(|(class, mean)| Some((class, mean.as_ref()?)));
-    let all = known.map(|(class, mean)| (class, distance(mean)));
-    all.min_by(|a, b| a.1.total_cmp(&b.1)).map_or(0, |(class, _)| class)
 }
 
 #[cfg(test)]

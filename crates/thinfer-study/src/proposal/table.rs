@@ -32,6 +32,8 @@ const FEWEST_EPOCHS: usize = 20;
 const CYCLES: usize = 8;
 /// Columns up to which a weight has a prior as wide as its input.
 const FEW_COLUMNS: f64 = 12.0;
+/// Rows that many columns need.
+const ROWS_FOR_THEM: usize = 5000;
 /// Columns from which a network reads more than it can learn from so few rows.
 const MANY_COLUMNS: usize = 1000;
 
@@ -49,7 +51,9 @@ pub fn of_table(path: &Path, target: Option<&str>, wish: &Wish) -> Result<Propos
         None if is_set(&wish.set, "data.target") => {}
         None => return Err(no_target(&table)),
     }
-    let name = choices.config(&wish.set)?.data.target.unwrap_or_default();
+    // Other settings wait for the method: not every method takes them.
+    let of_data = of_data(&wish.set);
+    let name = choices.config(&of_data)?.data.target.unwrap_or_default();
     let kind = table.column(&name).and_then(|column| kind_of_number(&column.values));
     let kind = kind.filter(|_| !is_set(&wish.set, "data.task"));
     if let Some((task, why)) = &kind {
@@ -60,11 +64,17 @@ pub fn of_table(path: &Path, target: Option<&str>, wish: &Wish) -> Result<Propos
         };
         choices.add("data.task", quoted(word), why.clone());
     }
-    let config = choices.config(&wish.set)?;
+    let config = choices.config(&of_data)?;
     let data = Bundle::load(&config.data, config.seed)?;
     let found = Found { file: path.display().to_string(), target: name, data };
     let kind = kind.map(|(_, why)| why);
     found.propose(choices, kind, wish)
+}
+
+/// The user's settings that say what the data is.
+fn of_data(set: &[String]) -> Vec<String> {
+    let is_of_data = |given: &&String| given.starts_with("data.") || given.starts_with("seed");
+    set.iter().filter(is_of_data).cloned().collect()
 }
 
 /// A table that was looked at.
@@ -79,10 +89,21 @@ impl Found {
         let mut lines = vec![self.about(kind)];
         let mut notices: Vec<String> = self.wide().into_iter().collect();
         let seconds = 60.0 * wish.minutes.unwrap_or(MINUTES);
-        let before = choices.config(&wish.set)?;
         let estimate = if is_set(&wish.set, "method.kind") {
-            lines.push(format!("method: {}, as you set it", before.method.kind.name()));
+            let given = choices.config(&wish.set)?;
+            lines.push(format!("method: {}, as you set it", given.method.kind.name()));
             None
+        } else if self.is_wide() && !is_set(&wish.set, "model.hidden") {
+            choices.add(
+                "model.hidden",
+                "[]",
+                "a network reads more from so many columns than it can learn",
+            );
+            lines.push(
+                "method: a linear model, four chains of MCLMC, which end when their samples agree"
+                    .into(),
+            );
+            Some(self.mclmc(&mut choices, seconds, wish)?)
         } else if self.affordable(&wish.set, seconds)? >= FEWEST_MOVES {
             lines.push(
                 "method: 50 tanh units, four chains of MCLMC on all rows, which end when their samples agree".into(),
@@ -126,12 +147,18 @@ impl Found {
         format!("{file}: {rows} rows; `{target}` {what}, predicted from {columns}")
     }
 
-    /// Advice for a table with more columns than a network can learn from.
+    /// Whether there are more columns than a network can learn from.
+    fn is_wide(&self) -> bool {
+        let (rows, columns) = (self.data.train.rows(), self.data.groups.len());
+        columns > rows || columns >= MANY_COLUMNS && rows < ROWS_FOR_THEM
+    }
+
+    /// Advice for such a table.
     fn wide(&self) -> Option<String> {
-        let (rows, columns) = (self.data.train.rows(), self.data.names.len());
-        (columns > rows || columns >= MANY_COLUMNS).then(|| {
+        let (rows, columns) = (self.data.train.rows(), self.data.groups.len());
+        self.is_wide().then(|| {
             format!(
-                "{columns} columns for {rows} rows to learn from are many, and this run reads all of them; `thinfer select {} --target {}` finds those that matter first",
+                "{columns} inputs for {rows} rows to learn from are many, and this run reads all of them; `thinfer select {} --target {}` finds those that matter first",
                 self.file, self.target
             )
         })
@@ -244,10 +271,11 @@ impl Found {
             epochs.to_string(),
             "as many as the time has room for, in coarse steps",
         );
+        let config = choices.config(&wish.set)?;
+        let epochs = config.train.epochs;
         lines.push(format!(
             "method: three layers of 32 tanh units, four chains of SGHMC in mini-batches of {batch} rows, {epochs} epochs"
         ));
-        let config = choices.config(&wish.set)?;
         let estimate = Estimate::fixed(fixed + each * config.train.epochs as f64);
         if room < FEWEST_EPOCHS as f64 {
             notices.push(format!(

@@ -1,4 +1,4 @@
-//! The linear model that `thinfer select` compares with: ridge regression for a number, ridge
+//! The linear model that runs and `thinfer select` are compared with: ridge regression for a number, ridge
 //! logistic regression for classes.
 //!
 //! Everything is computed in `f64` over blocks of a fixed size whose sums are added in a fixed
