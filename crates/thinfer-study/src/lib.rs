@@ -17,5 +17,6 @@ pub mod select;
 pub mod selectors;
 pub mod selftest;
 pub mod subnetwork;
+pub mod watch;
 
 pub use thinfer_data::{Error, Result};

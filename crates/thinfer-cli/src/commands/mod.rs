@@ -10,6 +10,7 @@ mod diagnose;
 mod doctor;
 mod eval;
 mod export;
+mod man;
 mod methods;
 mod predict;
 mod report;
@@ -19,15 +20,18 @@ mod selftest;
 mod shrink;
 mod subnetwork;
 mod train;
+mod watch;
 
-use crate::context::Context;
+use clap::{Args as _, Subcommand as _};
+
+use crate::context::{Context, Flags};
 
 macro_rules! commands {
-    ($($name:ident: $module:ident,)+) => {
+    ($($(#[$how:meta])* $name:ident: $module:ident,)+) => {
         /// The commands, in the order of the help.
         #[derive(clap::Subcommand)]
         pub(crate) enum Command {
-            $($name($module::Args),)+
+            $($(#[$how])* $name($module::Args),)+
         }
 
         impl Command {
@@ -41,6 +45,13 @@ macro_rules! commands {
     };
 }
 
+/// All of the program, as completions and manual pages describe it.
+fn program() -> clap::Command {
+    let about = "Train a Bayesian neural network and prune it in the same run";
+    let program = clap::Command::new("thinfer").version(env!("CARGO_PKG_VERSION")).about(about);
+    Command::augment_subcommands(Flags::augment_args(program))
+}
+
 commands! {
     Data: data,
     Train: train,
@@ -49,6 +60,7 @@ commands! {
     Eval: eval,
     Diagnose: diagnose,
     Predict: predict,
+    Watch: watch,
     Report: report,
     Compare: compare,
     Shrink: shrink,
@@ -59,4 +71,6 @@ commands! {
     Selftest: selftest,
     Bench: bench,
     Completions: completions,
+    #[command(hide = true)]
+    Man: man,
 }
