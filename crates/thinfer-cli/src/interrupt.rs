@@ -16,6 +16,9 @@ static STOP: AtomicBool = AtomicBool::new(false);
 /// What to say when the program is stopped where nothing waits to be written.
 static LAST_WORDS: Mutex<Option<String>> = Mutex::new(None);
 
+/// Why there is nobody to wait for a signal.
+const UNWATCHED: &str = "Ctrl-C cannot be watched for; start the program from an ordinary shell, and raise the limit on threads (`ulimit -u`, or that of the container)";
+
 /// Takes over the signals and gives the flag that they set. Only commands that look at the flag
 /// ask for it; all others end at the first signal. To be called once.
 pub(crate) fn stop_flag(context: &Context) -> anyhow::Result<&'static AtomicBool> {
@@ -35,9 +38,20 @@ pub(crate) fn stop_flag(context: &Context) -> anyhow::Result<&'static AtomicBool
             to_stderr("stopping after this step; once more to stop at once");
         }
     };
-    signals::keeping_ignored(|| ctrlc::set_handler(watch))
-        .context("Ctrl-C cannot be watched for; start the program from an ordinary shell, and raise the limit on threads (`ulimit -u`, or that of the container)")?;
+    signals::keeping_ignored(|| ctrlc::set_handler(watch)).context(UNWATCHED)?;
     Ok(&STOP)
+}
+
+/// Takes over the signals for a command that ends by them and by nothing else: the first one does
+/// something that ends it, the second ends the program. To be called once.
+pub(crate) fn on_stop(end: impl Fn() + Send + 'static) -> anyhow::Result<()> {
+    let watch = move || {
+        if STOP.swap(true, Ordering::SeqCst) {
+            std::process::exit(130);
+        }
+        end();
+    };
+    signals::keeping_ignored(|| ctrlc::set_handler(watch)).context(UNWATCHED)
 }
 
 /// From now on the first signal ends the program at once, with these words: the work is on disk,

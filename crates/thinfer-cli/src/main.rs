@@ -17,6 +17,7 @@ mod image_summary;
 mod interrupt;
 mod output;
 mod progress;
+mod progress_line;
 mod run_folder;
 mod shell;
 mod signals;
@@ -25,7 +26,7 @@ mod sparkline;
 mod summary;
 mod terminal;
 mod text_table;
-mod time_left;
+mod version;
 
 use std::borrow::Cow;
 use std::process::ExitCode;
@@ -44,6 +45,11 @@ fn main() -> ExitCode {
 fn run() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
+        Err(error) if version::is_asked_in_full(&error) => {
+            let shown = version::in_full();
+            return context::data_to_stdout(|out| writeln!(out, "{shown}"))
+                .map_or_else(|error| failure::report(&error), |()| ExitCode::SUCCESS);
+        }
         Err(error) => {
             // Where the help or the message cannot be written there is nobody to tell.
             let text = error.render().to_string();

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use thinfer::posterior::Posterior;
 use thinfer::posterior::Snapshot;
-use thinfer::run::{self, Run, RunInfo};
+use thinfer::run::{self, Run, RunInfo, State};
 
 use crate::context::Context;
 use crate::shell;
@@ -14,6 +14,19 @@ pub(crate) fn open(folder: &Path, context: &Context) -> anyhow::Result<Run> {
     let run = run::open(folder, context)?;
     let last = run.results.iter().filter_map(|result| result.snapshots.last());
     note_unfinished(folder, &run.info, last, context);
+    Ok(run)
+}
+
+/// A run with its data, at any moment: also while it trains.
+pub(crate) fn open_so_far(folder: &Path, state: State, context: &Context) -> anyhow::Result<Run> {
+    let run = run::open_so_far(folder, context)?;
+    let last = run.results.iter().filter_map(|result| result.snapshots.last());
+    // Whoever trains it goes on anyway.
+    if state == State::Running {
+        context.notice("the run is still going, so this is what there is so far");
+    } else {
+        note_unfinished(folder, &run.info, last, context);
+    }
     Ok(run)
 }
 

@@ -12,8 +12,9 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 #[cfg(test)]
 static ALLOWED: AtomicUsize = AtomicUsize::new(usize::MAX);
 
-/// Threads besides those that compute: one waits for signals, one writes files.
-const OTHERS: usize = 2;
+/// Threads besides those that compute: one waits for signals, one writes files, one tells how far a
+/// run is.
+const OTHERS: usize = 3;
 
 /// How many of so many threads may be asked for: all of them, except in tests.
 fn allowed(threads: usize) -> usize {

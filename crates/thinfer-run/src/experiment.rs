@@ -249,6 +249,12 @@ fn check_samples(config: &Config) -> Result<()> {
     Err(Error::config("train.samples_per_cycle", problem))
 }
 
+/// Every how many epochs a record is made.
+pub(crate) fn record_every(config: &Config) -> usize {
+    let train = &config.train;
+    train.record_every_epochs.unwrap_or(train.epochs.div_ceil(RECORDS)).max(1)
+}
+
 /// The chains that a configuration asks for.
 pub fn chain_specs<'a>(config: &Config, data: impl Into<Problem<'a>>) -> Result<Vec<ChainSpec>> {
     let data = data.into();
@@ -279,8 +285,7 @@ pub fn chain_specs<'a>(config: &Config, data: impl Into<Problem<'a>>) -> Result<
         return Err(Error::config("schedule.step_size.cycles", problem));
     }
     let sample_epochs = config.sample_epochs();
-    let record_every =
-        config.train.record_every_epochs.unwrap_or(clock.epochs.div_ceil(RECORDS)).max(1);
+    let record_every = record_every(config);
     let fingerprint = config.training_fingerprint()? ^ data.fingerprint;
     let trace = Trace::new(&network, &config.train.trace)?;
     let freeze = freezing(config, data, &network, &cycles)?.map(Arc::new);

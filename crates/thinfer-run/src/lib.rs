@@ -7,10 +7,12 @@ mod drawing;
 pub mod evaluate;
 pub mod evaluated;
 pub mod experiment;
+pub mod history;
 pub mod images;
 mod likelihood;
 pub mod predict;
 pub mod registry;
 pub mod run;
+mod tensorboard;
 
 pub use thinfer_data::{Error, Result};

@@ -1,10 +1,13 @@
 //! A run in a folder: made, trained, gone on with, and opened again.
 
 mod folder;
+mod journal;
 pub(crate) mod memory;
 mod remove;
 mod resume;
+mod status;
 mod test_rows;
+mod time_left;
 
 use std::fs;
 use std::path::Path;
@@ -15,7 +18,8 @@ use serde::{Deserialize, Serialize};
 use thinfer_core::device::{Device, OnCuda};
 use thinfer_core::posterior::{Posterior, SampleRule, Snapshot};
 use thinfer_core::train::{
-    ChainResult, ChainSpec, Observer, Setting, Silent, load_results, run_chains,
+    ChainResult, ChainSpec, Observer, Setting, Silent, division, load_results, load_results_so_far,
+    run_chains,
 };
 use thinfer_data::files::{claim, sealed_json, write_whole};
 use thinfer_data::images::Broken;
@@ -27,16 +31,19 @@ use thinfer_engine::{Network, Shape};
 
 pub use self::folder::info_from_bytes;
 pub use self::folder::read_info;
+use self::journal::{HISTORY, Journal, ended_by};
 pub use self::memory::{ImageWork, MemoryPlan, Work};
 use self::remove::remove_run;
 pub use self::remove::{CHAINS_WRITER, is_chains_export, remove_samples};
 use self::resume::{as_started, check_data};
+pub use self::status::{Agreed, Stage, State, Status, read_status, state};
 pub use self::test_rows::some_test_rows;
+pub use self::time_left::{Left, TimeLeft, in_words};
 use crate::config::Config;
 use crate::drawing;
 use crate::evaluate::{agreement_in_training, blown_up_chains, untrained_loss};
 use crate::experiment::{Problem, ProblemInputs, build_network, chain_specs};
-use crate::likelihood;
+use crate::{history, likelihood};
 pub use thinfer_data::files::Claim;
 
 /// What to do when the folder is already there.
@@ -301,19 +308,31 @@ pub fn train_and_hold(
         folder::write_start(folder, &info)?;
     }
     let started = Instant::now();
-    let until = |samples: &[&[Snapshot]]| enough(config, &info.network, &data, samples, control);
+    let (side_by_side, _) = division(specs.len(), threads);
+    let left = TimeLeft::of_run(&info, side_by_side);
+    let events = config.train.tensorboard.then_some(info.rows.0);
+    let journal = Journal::begin(folder, control.observer, left, before.is_some(), events);
+    let until = |samples: &[&[Snapshot]]| enough(config, &info.network, &data, samples, &journal);
     let setting = Setting {
         folder: Some(folder),
         resume: before.is_some(),
         checkpoint_every: Duration::from_secs_f64(config.train.checkpoint_seconds),
         checkpoint_steps: config.train.checkpoint_steps,
         stop: control.stop,
-        observer: control.observer,
+        observer: &journal,
         threads,
         device: control.device,
         enough: Some(&until),
     };
-    let results = run_chains(specs, &data, &setting).map_err(Error::while_training)?;
+    let results = match run_chains(specs, &data, &setting).map_err(Error::while_training) {
+        Ok(results) => results,
+        Err(error) => {
+            let (stage, message) = ended_by(&error);
+            // Why the run ended is more important than whether that could be written down.
+            let _ = journal.end(stage, message);
+            return Err(error);
+        }
+    };
     let mut broken = data.broken();
     if broken.train.len() > info.unreadable.train.len() {
         Broken { test: Vec::new(), ..broken.clone() }.notes().iter().for_each(notice);
@@ -326,7 +345,9 @@ pub fn train_and_hold(
         folder::write_info(folder, &stored)?;
     }
     info.unreadable = broken;
-    write_whole(&folder.join("history.csv"), history_csv(&results).as_bytes())
+    let records = results.iter().map(|result| (result.chain, &result.records[..]));
+    journal.end(Stage::Trained, None).map_err(Error::while_training)?;
+    write_whole(&folder.join(HISTORY), history::to_text(records).as_bytes())
         .map_err(Error::while_training)?;
     let seconds = started.elapsed().as_secs_f64();
     Ok((Run { info, data, results, seconds }, claimed))
@@ -338,18 +359,21 @@ fn enough(
     network: &Network,
     data: &Data,
     samples: &[&[Snapshot]],
-    control: &Control<'_>,
+    journal: &Journal<'_>,
 ) -> Result<bool> {
     let Some(data) = data.table() else { return Ok(false) };
     let members = samples.concat();
     let posterior = Posterior { network: network.clone(), members };
     let found = agreement_in_training(config, &posterior, data)?;
     let epoch = posterior.members.last().map_or(0, |member| member.epoch + 1);
+    if let Some(found) = &found {
+        journal.agreement(epoch, found);
+    }
     let is_enough = found.is_some_and(|found| found.is(config.train.r_hat, config.train.ess));
     if is_enough {
         let told = found.map_or_else(String::new, |found| found.to_string());
         let most = config.train.epochs;
-        control.observer.notice(&format!(
+        journal.notice(&format!(
             "the samples agree ({told}), so sampling ends after epoch {epoch} of at most {most}"
         ));
     }
@@ -358,6 +382,29 @@ fn enough(
 
 /// Opens a run to look at it; what it has so far is enough.
 pub fn open(folder: &Path, observer: &dyn Observer) -> Result<Run> {
+    open_with(folder, observer, load_results)
+}
+
+/// The same at any moment: a run that trains may not have come to its first checkpoint, and its
+/// records are those of its table, which is further than its checkpoints.
+pub fn open_so_far(folder: &Path, observer: &dyn Observer) -> Result<Run> {
+    let mut run = open_with(folder, observer, load_results_so_far)?;
+    let text = fs::read_to_string(folder.join(HISTORY)).unwrap_or_default();
+    for (chain, records) in history::parse(&text).unwrap_or_default() {
+        match run.results.iter_mut().find(|result| result.chain == chain) {
+            Some(known) if known.records.len() < records.len() => known.records = records,
+            Some(_) => {}
+            None => run.results.push(ChainResult { records, ..ChainResult::blank(chain) }),
+        }
+    }
+    run.results.sort_by_key(|result| result.chain);
+    Ok(run)
+}
+
+/// How the results of chains are read.
+type Load = fn(Vec<ChainSpec>, &Path, &dyn Observer) -> Result<Vec<ChainResult>>;
+
+fn open_with(folder: &Path, observer: &dyn Observer, load: Load) -> Result<Run> {
     let info = read_info(folder, observer)?;
     let data = Data::load(&info.config.data, info.config.seed)?;
     if data.fingerprint() != info.data_fingerprint {
@@ -366,7 +413,7 @@ pub fn open(folder: &Path, observer: &dyn Observer) -> Result<Run> {
             "the data that the run was trained on has changed; restore it to look at this run",
         ));
     }
-    let results = load_results(chain_specs(&info.trained(), &data)?, folder, observer)?;
+    let results = load(chain_specs(&info.trained(), &data)?, folder, observer)?;
     Ok(Run { info, data, results, seconds: 0.0 })
 }
 
@@ -451,49 +498,6 @@ pub fn write_json<T: Serialize>(path: &Path, value: &T) -> Result<()> {
 /// Writes text, whole or not at all.
 pub fn write_text(path: &Path, text: &str) -> Result<()> {
     write_whole(path, text.as_bytes())
-}
-
-/// The history of all chains as one table.
-fn history_csv(results: &[ChainResult]) -> String {
-    // Columns of runs that account for mini-batch noise alone.
-    let accounts = results.iter().flat_map(|r| &r.records).any(|r| r.rows_a_step.is_some());
-    let mut text = String::from(
-        "chain,epoch,loss,step_size,temperature,effective_temperature,tau_mean,tau_sd,spike_share,pruned_share,live_inputs,largest_loss,clipped_steps,sparsity,work,frozen,backward,hard_threshold,test_accuracy,test_nll",
-    );
-    text.push_str(if accounts { ",batch_temperature,rows_a_step\n" } else { "\n" });
-    let cell = |value: Option<f64>| value.map_or(String::new(), |v| v.to_string());
-    for result in results {
-        for r in &result.records {
-            text.push_str(&format!(
-                "{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}",
-                result.chain,
-                r.epoch,
-                r.loss,
-                r.step_size,
-                r.temperature,
-                cell(r.effective_temperature),
-                cell(r.tau_mean),
-                cell(r.tau_sd),
-                r.spike_share,
-                r.pruned_share,
-                r.live_inputs,
-                r.largest_loss,
-                r.clipped_steps,
-                r.sparsity,
-                r.work,
-                r.frozen,
-                r.backward,
-                cell(r.hard_threshold),
-                cell(r.test_accuracy),
-                cell(r.test_nll)
-            ));
-            if accounts {
-                text.push_str(&format!(",{},{}", cell(r.batch_temperature), cell(r.rows_a_step)));
-            }
-            text.push('\n');
-        }
-    }
-    text
 }
 
 #[cfg(test)]

@@ -17,6 +17,7 @@ pub mod select;
 pub mod selectors;
 pub mod selftest;
 pub mod subnetwork;
+pub mod watch;
 
 pub use thinfer_core::linear;
 pub use thinfer_data::{Error, Result};

@@ -32,6 +32,15 @@
 //! | `onnx` | yes | exports as ONNX graphs |
 //! | `parquet` | yes | Parquet tables |
 
+/// What this library was built with, each with whether it is there.
+pub const FEATURES: [(&str, bool); 5] = [
+    ("cuda", true),
+    ("images", true),
+    ("onnx", cfg!(feature = "onnx")),
+    ("parquet", cfg!(feature = "parquet")),
+    ("report", cfg!(feature = "report")),
+];
+
 pub use thinfer_core::{
     classify, density, device, linear, methods, metrics, model, posterior, prune, schedule, shrink,
     train, weights,
@@ -48,5 +57,5 @@ pub use thinfer_study::fuzzing;
 #[cfg(feature = "report")]
 pub use thinfer_study::{
     bench, compare, enumeration, export, finish, folds, machine, proposal, report, reproduce,
-    select, selectors, selftest, subnetwork,
+    select, selectors, selftest, subnetwork, watch,
 };

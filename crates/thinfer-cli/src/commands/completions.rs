@@ -1,12 +1,11 @@
 //! `thinfer completions`: the completions of a shell, with the keys that `--set` takes.
 
-use clap::{Args as _, Subcommand};
 use clap_complete::Shell;
 use serde_json::json;
 use thinfer::config::keys::{Kind, keys};
 
-use super::Command;
-use crate::context::{Context, Flags};
+use super::program;
+use crate::context::Context;
 
 /// Print a completion script for a shell
 #[derive(clap::Args)]
@@ -20,8 +19,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<()> {
-    let mut program =
-        Command::augment_subcommands(Flags::augment_args(clap::Command::new("thinfer")));
+    let mut program = program();
     // Into memory first: the generator panics where it cannot write.
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut program, "thinfer", &mut script);

@@ -11,6 +11,7 @@ mod doctor;
 mod eval;
 mod export;
 mod init;
+mod man;
 mod methods;
 mod predict;
 mod report;
@@ -20,15 +21,18 @@ mod selftest;
 mod shrink;
 mod subnetwork;
 mod train;
+mod watch;
 
-use crate::context::Context;
+use clap::{Args as _, Subcommand as _};
+
+use crate::context::{Context, Flags};
 
 macro_rules! commands {
-    ($($name:ident: $module:ident,)+) => {
+    ($($(#[$how:meta])* $name:ident: $module:ident,)+) => {
         /// The commands, in the order of the help.
         #[derive(clap::Subcommand)]
         pub(crate) enum Command {
-            $($name($module::Args),)+
+            $($(#[$how])* $name($module::Args),)+
         }
 
         impl Command {
@@ -42,6 +46,13 @@ macro_rules! commands {
     };
 }
 
+/// All of the program, as completions and manual pages describe it.
+fn program() -> clap::Command {
+    let about = "Train a Bayesian neural network and prune it in the same run";
+    let program = clap::Command::new("thinfer").version(env!("CARGO_PKG_VERSION")).about(about);
+    Command::augment_subcommands(Flags::augment_args(program))
+}
+
 commands! {
     Data: data,
     Init: init,
@@ -51,6 +62,7 @@ commands! {
     Eval: eval,
     Diagnose: diagnose,
     Predict: predict,
+    Watch: watch,
     Report: report,
     Compare: compare,
     Shrink: shrink,
@@ -61,4 +73,6 @@ commands! {
     Selftest: selftest,
     Bench: bench,
     Completions: completions,
+    #[command(hide = true)]
+    Man: man,
 }

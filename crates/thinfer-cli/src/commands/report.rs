@@ -3,12 +3,13 @@
 use std::path::PathBuf;
 
 use serde_json::json;
+use thinfer::run;
 
 use crate::context::Context;
 use crate::device::DeviceArgs;
 use crate::{output, run_folder};
 
-/// Write a report of a run: one HTML file that needs nothing else
+/// Write a report of a run, also while it trains: one HTML file
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -30,14 +31,22 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<()> {
     args.out.as_deref().map_or(Ok(()), |out| output::check(out, args.force))?;
     let chosen = args.device.choose()?;
-    let run = run_folder::open(&args.run, context)?;
+    // Asked first: a run that ends in the meantime has more than is said of it, and not less.
+    let status = run::read_status(&args.run);
+    let state = run::state(&args.run, status.as_ref());
+    let run = run_folder::open_so_far(&args.run, state, context)?;
     if run.info.images().is_ok() {
         chosen.tell(context);
     }
     // The report in the run's own folder is renewed.
     let path = args.out.clone().unwrap_or_else(|| args.run.join("report.html"));
     output::check(&path, true)?;
-    let report = thinfer::report::of_run(&run, &run.evaluate(&[], chosen.device)?)?;
+    let report = if run.results.iter().all(|result| result.snapshots.is_empty()) {
+        thinfer::report::of_run_without_samples(&run)?
+    } else {
+        thinfer::report::of_run(&run, &run.evaluate(&[], chosen.device)?)?
+    };
+    let report = thinfer::report::saying(report, state, status.as_ref());
     output::check_free(&path, args.force || args.out.is_none())?;
     thinfer::run::write_text(&path, &report)?;
     let shown = path.display().to_string();

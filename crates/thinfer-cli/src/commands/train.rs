@@ -84,6 +84,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<()> {
         "interrupted after training; evaluate the run with `{}`",
         args.resuming(&folder)
     ));
+    progress.say_scoring();
     let evaluated = run.evaluate(&[], chosen.device)?;
     let Files { evaluation, report } = finish(&run, &evaluated, &folder, Keys::Sorted)?;
     let files = json!({

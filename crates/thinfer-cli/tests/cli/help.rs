@@ -21,6 +21,7 @@ fn every_help_fits_one_screen_and_shows_an_example() {
         "eval",
         "diagnose",
         "predict",
+        "watch",
         "report",
         "compare",
         "shrink",
@@ -253,7 +254,7 @@ fn help_of_predict() {
 #[test]
 fn help_of_report() {
     assert_snapshot!(help("report"), @"
-    Write a report of a run: one HTML file that needs nothing else
+    Write a report of a run, also while it trains: one HTML file
 
     Usage: thinfer report [OPTIONS] <RUN>
 
@@ -487,12 +488,6 @@ fn help_of_completions() {
       thinfer completions bash > ~/.local/share/bash-completion/completions/thinfer
       thinfer completions zsh > ~/.zfunc/_thinfer
     ");
-}
-
-#[test]
-fn the_version_is_that_of_the_package() {
-    let version = Workspace::new().succeeds(&["--version"]).stdout;
-    assert_eq!(version, format!("thinfer {}\n", env!("CARGO_PKG_VERSION")));
 }
 
 #[test]

@@ -21,5 +21,7 @@ mod stubs;
 mod subnetwork;
 mod tables;
 mod train;
+mod version;
+mod watch;
 mod words;
 mod workspace;

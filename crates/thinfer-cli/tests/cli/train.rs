@@ -12,7 +12,15 @@ fn a_run_leaves_its_files_and_tells_what_it_found() {
     let run = workspace.path("runs/tiny");
     assert_eq!(
         names(&run),
-        ["chain-0", "config.toml", "evaluation.json", "history.csv", "report.html", "run.json"]
+        [
+            "chain-0",
+            "config.toml",
+            "evaluation.json",
+            "history.csv",
+            "report.html",
+            "run.json",
+            "status.json"
+        ]
     );
     assert_eq!(
         names(&run.join("chain-0")),

@@ -19,8 +19,8 @@ pub use examples::Examples;
 pub use freeze::{Freezing, FrozenLayers, Phase, phases};
 pub use run::division;
 pub use run::{
-    ChainResult, Enough, Observer, Setting, Silent, checkpoint_path, load_results, run_chains,
-    snapshot_path,
+    ChainResult, Enough, Observer, Setting, Silent, checkpoint_path, load_results,
+    load_results_so_far, run_chains, snapshot_path,
 };
 pub use shuffle::orders_ahead;
 pub use times::EpochTime;

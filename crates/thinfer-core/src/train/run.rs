@@ -29,6 +29,8 @@ use crate::posterior::{Snapshot, snapshot_from_bytes, snapshot_to_bytes};
 pub trait Observer: Sync {
     /// A chain has done `step` of `total` steps.
     fn progress(&self, chain: u32, step: u64, total: u64, record: Option<&Record>);
+    /// The records that a chain has: when it begins those of before, then all after each new one.
+    fn recorded(&self, _chain: u32, _records: &[Record]) {}
     /// Something that the user should know, such as a damaged file that was passed over.
     fn notice(&self, text: &str);
     /// Something without which a result is read wrongly, such as samples that are missing in it.
@@ -102,6 +104,21 @@ pub struct ChainResult {
     pub bytes: usize,
     /// Bytes of them that the method keeps: weights, state and marks.
     pub method_bytes: usize,
+}
+
+impl ChainResult {
+    /// Of a chain of which nothing is known.
+    pub fn blank(chain: u32) -> Self {
+        Self {
+            chain,
+            records: Vec::new(),
+            snapshots: Vec::new(),
+            trace: Trace::default(),
+            times: Vec::new(),
+            bytes: 0,
+            method_bytes: 0,
+        }
+    }
 }
 
 /// The folder of one chain.
@@ -184,6 +201,8 @@ struct Working {
     saved_step: u64,
     told_of_decoding: bool,
     told_of_rows: bool,
+    /// Records that the observer knows of.
+    told_records: usize,
 }
 
 impl Working {
@@ -213,6 +232,7 @@ impl Working {
         // Those of a chain that goes on were read from their files.
         let store = Store { writer: Writer::default(), samples: chain.snapshots().len() };
         let own_folder = setting.folder.map(|folder| chain_folder(folder, number));
+        setting.observer.recorded(number, chain.records());
         let epoch = chain.spec().clock.epoch(chain.step());
         let times = Times::start(own_folder.as_deref(), epoch, setting.observer);
         Ok(Self {
@@ -223,6 +243,7 @@ impl Working {
             saved_step: chain.step(),
             told_of_decoding: false,
             told_of_rows: false,
+            told_records: chain.records().len(),
             chain,
         })
     }
@@ -254,6 +275,10 @@ impl Working {
             let epoch_is_over = self.chain.step().is_multiple_of(clock.steps_per_epoch);
             if epoch_is_over {
                 self.times.end(clock.epoch(self.chain.step() - 1));
+            }
+            if self.chain.records().len() > self.told_records {
+                self.told_records = self.chain.records().len();
+                setting.observer.recorded(number, self.chain.records());
             }
             let speed = self.chain.decoding().filter(|_| epoch_is_over && !self.told_of_decoding);
             if let Some(speed) = speed {
@@ -513,6 +538,23 @@ pub fn load_results(
     folder: &Path,
     observer: &dyn Observer,
 ) -> Result<Vec<ChainResult>> {
+    let results = load_results_so_far(specs, folder, observer)?;
+    if results.is_empty() {
+        return Err(Error::store(
+            folder,
+            "holds no checkpoint; it was stopped before the first one, so train it again with --force",
+        ));
+    }
+    Ok(results)
+}
+
+/// The same of a run that may not have come to its first checkpoint: chains without one are not
+/// there.
+pub fn load_results_so_far(
+    specs: Vec<ChainSpec>,
+    folder: &Path,
+    observer: &dyn Observer,
+) -> Result<Vec<ChainResult>> {
     let (mut results, mut lost): (Vec<ChainResult>, _) = (Vec::new(), Vec::new());
     for spec in specs {
         if let Some(Loaded { chain, lost: missed }) = load_chain_read_only(&spec, folder, observer)?
@@ -521,12 +563,6 @@ pub fn load_results(
             let times = read_times(&chain_folder(folder, spec.chain), observer);
             results.push(result_of(chain, times));
         }
-    }
-    if results.is_empty() {
-        return Err(Error::store(
-            folder,
-            "holds no checkpoint; it was stopped before the first one, so train it again with --force",
-        ));
     }
     if !lost.is_empty() && results.iter().all(|result| result.snapshots.is_empty()) {
         return Err(none_left(folder, &lost));

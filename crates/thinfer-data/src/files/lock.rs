@@ -2,6 +2,7 @@
 
 use std::fs::{File, TryLockError};
 use std::path::Path;
+use std::time::Duration;
 
 use crate::error::{Error, Result};
 
@@ -14,10 +15,23 @@ pub struct Claim {
     _lock: Option<File>,
 }
 
+/// How often a folder that somebody has is asked for again, and the pause before each time:
+/// [`is_claimed`] has it for a moment.
+const TRIES: usize = 4;
+const PAUSE: Duration = Duration::from_millis(25);
+
 /// Claims a folder, or says who has it.
 pub fn claim(folder: &Path) -> Result<Claim> {
     let Ok(file) = File::open(folder) else { return Ok(Claim { _lock: None }) };
-    match file.try_lock() {
+    let mut taken = file.try_lock();
+    for _ in 0..TRIES {
+        if !matches!(taken, Err(TryLockError::WouldBlock)) {
+            break;
+        }
+        std::thread::sleep(PAUSE);
+        taken = file.try_lock();
+    }
+    match taken {
         Ok(()) => Ok(Claim { _lock: Some(file) }),
         Err(TryLockError::WouldBlock) => {
             let who =
@@ -28,6 +42,16 @@ pub fn claim(folder: &Path) -> Result<Claim> {
             Err(Error::store(folder, problem))
         }
         Err(TryLockError::Error(_)) => Ok(Claim { _lock: None }),
+    }
+}
+
+/// Whether somebody has claimed a folder; `None` where the system does not tell.
+pub fn is_claimed(folder: &Path) -> Option<bool> {
+    // Many may look at a time: they share the lock, and a claim waits for them.
+    match File::open(folder).ok()?.try_lock_shared() {
+        Ok(()) => Some(false),
+        Err(TryLockError::WouldBlock) => Some(true),
+        Err(TryLockError::Error(_)) => None,
     }
 }
 
@@ -69,6 +93,28 @@ mod tests {
         assert!(error.contains("is at work in this folder; wait for it to end"), "{error}");
         drop(first);
         claim(folder.path()).map(drop).unwrap();
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn looking_takes_nobody_s_claim_away() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(is_claimed(folder.path()), Some(false));
+        let held = claim(folder.path()).unwrap();
+        assert_eq!(is_claimed(folder.path()), Some(true));
+        drop(held);
+        assert_eq!(is_claimed(folder.path()), Some(false));
+        assert_eq!(is_claimed(&folder.path().join("none")), None);
+        // Somebody looks just now.
+        let looking = File::open(folder.path()).unwrap();
+        looking.try_lock_shared().unwrap();
+        let waits = std::thread::scope(|scope| {
+            let claimed = scope.spawn(|| claim(folder.path()).is_ok());
+            std::thread::sleep(PAUSE / 2);
+            drop(looking);
+            claimed.join().unwrap()
+        });
+        assert!(waits);
     }
 
     /// Some file systems of containers number their devices in another way; then nobody is named.

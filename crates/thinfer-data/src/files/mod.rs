@@ -16,7 +16,7 @@ use tempfile::{Builder, NamedTempFile};
 
 pub use self::json::{Contents, read_json, sealed_json, take_json};
 pub use self::lock::Claim;
-pub use self::lock::claim;
+pub use self::lock::{claim, is_claimed};
 use crate::error::{Error, Result};
 
 /// How the names of files end that are being written.
@@ -93,6 +93,14 @@ impl Draft {
 /// Writes a file, whole or not at all. One that is there is replaced.
 pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
     Draft::of(path, bytes)?.replace()
+}
+
+/// Like [`write_whole`], for a file that is written again soon: readers see the old contents or the
+/// new ones, but a machine that loses its power may have neither.
+pub fn write_for_now(path: &Path, bytes: &[u8]) -> Result<()> {
+    let Draft { file, place } = Draft::of(path, bytes)?;
+    file.persist(&place).map_err(|e| Error::file("rename", &place, e.error))?;
+    Ok(())
 }
 
 /// Like [`write_whole`], keeping the file that was there as the previous one.

@@ -251,9 +251,11 @@ impl Config {
         Self { posterior, ..self.clone() }.fingerprint()
     }
 
-    /// The same with fixed checkpoint intervals, which change no result.
+    /// The same with fixed checkpoint intervals and without files for others to read, which change
+    /// no result.
     fn relevant(&self) -> Self {
         let mut relevant = self.clone();
+        relevant.train.tensorboard = false;
         relevant.train.checkpoint_seconds = 1.0;
         relevant.train.checkpoint_steps = None;
         relevant

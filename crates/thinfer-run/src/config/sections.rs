@@ -212,6 +212,11 @@ section! {
         /// Its gradient is then not computed
         freeze_layer_share: Option<f64> { Kind::NumberAbove(0.0, 1.0) },
 
+        /// whether the curves of the run are also written for TensorBoard
+        ///
+        /// Into the folder `tensorboard` of the run, see `docs/watch.md`. It changes no result
+        tensorboard: bool { Kind::Switch, default: false, later: LeftOut },
+
         /// time between checkpoints; more where writing them would take over 2 % of the time
         checkpoint_seconds: f64 { Kind::NumberAbove(0.0, 1e9), default: 30.0 },
 

@@ -11,7 +11,8 @@ use thinfer_data::files::{
 };
 use thinfer_data::{Error, Result};
 
-use super::{Mode, RunInfo, resume};
+use super::journal::HISTORY;
+use super::{Mode, RunInfo, resume, status};
 use crate::config::{Config, FORMAT};
 
 const INFO: &str = "run.json";
@@ -19,7 +20,7 @@ const CONFIG: &str = "config.toml";
 /// What a run that was killed at its very start may have begun to write.
 const FIRST: [&str; 2] = [INFO, CONFIG];
 /// The files that are written by whoever holds the claim of the folder: in it, and for each chain.
-const CLAIMED: [&str; 3] = [INFO, CONFIG, "history.csv"];
+const CLAIMED: [&str; 4] = [INFO, CONFIG, HISTORY, status::NAME];
 const CLAIMED_OF_A_CHAIN: [&str; 3] = ["checkpoint", "snapshot-", "times.csv"];
 
 /// Decides about a folder. Gives the run in it where that goes on, and nothing where a run begins.

@@ -5,8 +5,11 @@ use std::path::{Path, PathBuf};
 
 use thinfer_data::{Error, Result};
 
+use crate::tensorboard;
+
 /// Files and folders that belong to a run; nothing else in its folder is ever touched.
-const OWN_FILES: [&str; 4] = ["config.toml", "evaluation.json", "history.csv", "report.html"];
+const OWN_FILES: [&str; 5] =
+    ["config.toml", "evaluation.json", "history.csv", "report.html", "status.json"];
 
 /// Whether a file is an export of the run: `posterior`, `small` or `sampleNNN`, in one of the
 /// formats.
@@ -77,6 +80,7 @@ pub(super) fn remove_run(folder: &Path) -> Result<()> {
     if is_chains_export(&chains) {
         fs::remove_dir_all(&chains).map_err(|e| Error::file("remove", &chains, e))?;
     }
+    tensorboard::remove(folder)?;
     for own in OWN_FILES {
         remove_file(&folder.join(own))?;
     }

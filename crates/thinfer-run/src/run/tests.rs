@@ -247,3 +247,66 @@ fn a_run_of_a_table_with_gaps_goes_on_as_it_was_started() {
     assert_eq!(new.info.rows, (36, 12, 12));
     assert!(fs::read_to_string(run.join("config.toml")).unwrap().contains("missing = \"impute\""));
 }
+
+/// Stops a run after some records.
+struct StopsAfter<'a> {
+    records: usize,
+    stop: &'a AtomicBool,
+}
+
+impl Observer for StopsAfter<'_> {
+    fn progress(&self, _: u32, _: u64, _: u64, _: Option<&Record>) {}
+
+    fn recorded(&self, _: u32, records: &[Record]) {
+        self.stop.store(records.len() >= self.records, Ordering::Relaxed);
+    }
+
+    fn notice(&self, _: &str) {}
+}
+
+impl RunObserver for StopsAfter<'_> {}
+
+#[test]
+fn the_history_of_a_stopped_run_is_there_and_that_of_a_resumed_one_is_the_same_to_the_byte() {
+    let config = config(&["train.checkpoint_seconds=1e6", "chains=2"]);
+    let history = |run: &Path| fs::read_to_string(run.join("history.csv")).unwrap();
+    let (_whole_folder, whole) = place();
+    trained(&config, &whole, Mode::New, &Silent).unwrap();
+    let (_folder, run) = place();
+    let stop = AtomicBool::new(false);
+    let observer = StopsAfter { records: 3, stop: &stop };
+    let control =
+        Control { stop: &stop, observer: &observer, device: Device::Cpu, device_name: "cpu" };
+    train(&config, &run, Mode::New, &control).map(drop).unwrap_err();
+    let status = read_status(&run).unwrap();
+    assert_eq!((status.stage, state(&run, Some(&status))), (Stage::Stopped, State::Stopped));
+    let stopped = history(&run);
+    assert!(stopped.lines().any(|line| line.starts_with("0,2,")), "{stopped}");
+    // As if it had been killed a few epochs later, in the middle of what it is writing.
+    fs::write(run.join("history.csv"), stopped + "0,4,1,1,1,,,,0,0,5,1,0,0,1,0,1,,,\n0,5,")
+        .unwrap();
+    trained(&config, &run, Mode::Resume, &Silent).unwrap();
+    assert_eq!(history(&run), history(&whole));
+    let status = read_status(&run).unwrap();
+    assert_eq!((status.stage, status.done), (Stage::Trained, 1.0));
+    // Nobody has scored it.
+    assert_eq!(state(&run, Some(&status)), State::Stopped);
+    fs::write(run.join("evaluation.json"), "{}").unwrap();
+    assert_eq!(state(&run, Some(&status)), State::Finished);
+    let held = claim(&run).unwrap();
+    assert_eq!(state(&run, Some(&status)), State::Evaluating);
+    drop(held);
+    // Replacing it leaves nothing of the files behind.
+    trained(&config, &run, Mode::Force, &Silent).unwrap();
+    assert!(!run.join("evaluation.json").exists() && run.join("status.json").exists());
+}
+
+#[test]
+fn a_run_that_goes_wrong_says_so_in_its_folder() {
+    let (_folder, run) = place();
+    let config = config(&["schedule.step_size.value=1e5", "method.kind=sgd", "method.clip=none"]);
+    let error = trained(&config, &run, Mode::New, &Silent).map(drop).unwrap_err().to_string();
+    let status = read_status(&run).unwrap();
+    assert_eq!((status.stage, status.message.as_deref()), (Stage::Failed, Some(&error[..])));
+    assert_eq!(state(&run, Some(&status)), State::Failed);
+}

@@ -20,6 +20,7 @@ mod plots;
 mod prediction;
 mod raster;
 mod summary;
+mod unfinished;
 mod variables;
 
 use thinfer_data::{Data, Error, Result};
@@ -39,6 +40,8 @@ pub fn of_run(run: &Run, evaluated: &Evaluated) -> Result<String> {
         _ => Err(Error::Data("the evaluation is of another run; evaluate this one".into())),
     }
 }
+
+pub use self::unfinished::{of_run_without_samples, saying};
 
 #[cfg(test)]
 mod tests {
