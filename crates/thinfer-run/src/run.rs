@@ -43,7 +43,8 @@ use crate::config::Config;
 use crate::drawing;
 use crate::evaluate::{agreement_in_training, blown_up_chains, untrained_loss};
 use crate::experiment::{Problem, ProblemInputs, build_network, chain_specs};
-use crate::{history, likelihood};
+use crate::history;
+use crate::likelihood::{self, Choice};
 pub use thinfer_data::files::Claim;
 
 /// What to do when the folder is already there.
@@ -272,12 +273,7 @@ pub fn train_and_hold(
     let data = Data::load(&config.data, config.seed)?;
     let (resolved, choice) = match there {
         Some(there) => (likelihood::as_trained(config, &there.network), None),
-        None => {
-            if likelihood::asks(config, &data).is_some() {
-                control.observer.notice("comparing likelihoods on rows that are held out");
-            }
-            likelihood::choose(config, &data, control.stop)?
-        }
+        None => chosen(config, &data, control)?,
     };
     let specs = chain_specs(&resolved, &data)?;
     let mut info = describe(config, &data, &specs, control)?;
@@ -351,6 +347,15 @@ pub fn train_and_hold(
         .map_err(Error::while_training)?;
     let seconds = started.elapsed().as_secs_f64();
     Ok((Run { info, data, results, seconds }, claimed))
+}
+
+/// The configuration with the likelihood that rows held out speak for, after saying that this takes
+/// its time.
+fn chosen(config: &Config, data: &Data, control: &Control<'_>) -> Result<(Config, Option<Choice>)> {
+    if likelihood::asks(config, data).is_some() {
+        control.observer.notice("comparing likelihoods on rows that are held out");
+    }
+    likelihood::choose(config, data, control.stop)
 }
 
 /// Whether the samples of a run in stages agree, so that it may end.

@@ -249,9 +249,9 @@ impl Noise {
         for _ in 0..100 {
             let apart = below(at) - q;
             if apart < 0.0 {
-                low = at
+                low = at;
             } else {
-                high = at
+                high = at;
             }
             let step = at - apart / density(at);
             let next = if low < step && step < high { step } else { 0.5 * (low + high) };
