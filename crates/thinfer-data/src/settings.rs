@@ -79,6 +79,21 @@ crate::section! {
         /// which fold is tested on, from 1; the others are learned from
         fold: Option<usize> { Kind::Integer(1, 1000), later: LeftOut },
 
+        /// columns of a table's numbers that are categories
+        ///
+        /// `thinfer select --categorical COLUMN` sets it
+        categorical: Vec<String> { Kind::Texts, default: [], later: LeftOut },
+
+        /// the columns of a table that are inputs; none named: all but the target
+        ///
+        /// The rows are divided before. `thinfer select` sets it to the variables that it selected
+        only: Vec<String> { Kind::Texts, default: [], later: LeftOut },
+
+        /// whether the rows of a table that are kept to choose with are learned from as well
+        ///
+        /// `thinfer select` sets it for the model on the selected variables
+        join_validation: bool { Kind::Switch, default: false, later: LeftOut },
+
         /// height and width that your own images are cropped and resized to
         image_size: usize { Kind::Integer(8, 4096), default: 224 },
 
@@ -132,8 +147,19 @@ const OTHERS: [DataKind; 7] = [
 
 /// Keys of `data` that only some kinds read.
 const OF_SIMULATED: &[&str] = &["columns", "train_rows", "validation_rows", "test_rows", "seed"];
-const OF_TABLES: &[&str] =
-    &["path", "target", "task", "holdout", "split", "test_path", "folds", "fold"];
+const OF_TABLES: &[&str] = &[
+    "path",
+    "target",
+    "task",
+    "holdout",
+    "split",
+    "test_path",
+    "folds",
+    "fold",
+    "categorical",
+    "only",
+    "join_validation",
+];
 const OF_PUBLISHED: &[&str] = &["path", "crop_padding", "flip"];
 const OF_OWN_IMAGES: &[&str] =
     &["path", "crop_padding", "flip", "seed", "holdout", "image_size", "skip_at_most"];

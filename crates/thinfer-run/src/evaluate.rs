@@ -23,7 +23,7 @@ use thinfer_data::{Error, Result};
 use thinfer_engine::{Dataset, Network, NodeId, Op};
 
 use crate::config::Config;
-pub use believe::{Belief, Verdict};
+pub use believe::{Belief, Verdict, has_ended};
 pub(crate) use believe::{Calibrated, Evidence};
 pub use blow_up::{blew_up, blown_up_chains, untrained_loss};
 pub use convergence::{AGREED, Agreement, Convergence, LEAST_SAMPLES, SampleTrace};

@@ -47,6 +47,6 @@ pub use thinfer_run::{
 pub use thinfer_study::fuzzing;
 #[cfg(feature = "report")]
 pub use thinfer_study::{
-    bench, compare, enumeration, export, finish, folds, linear, machine, report, reproduce, select,
-    selectors, selftest, subnetwork,
+    bench, compare, effects, enumeration, export, finish, folds, linear, machine, report,
+    reproduce, select, selectors, selftest, subnetwork,
 };

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use serde_json::json;
+use thinfer::select::Selected;
 
 use crate::context::Context;
 use crate::device::DeviceArgs;
@@ -37,7 +38,9 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<()> {
     // The report in the run's own folder is renewed.
     let path = args.out.clone().unwrap_or_else(|| args.run.join("report.html"));
     output::check(&path, true)?;
-    let report = thinfer::report::of_run(&run, &run.evaluate(&[], chosen.device)?)?;
+    let selection = Selected::read(&args.run)?;
+    let evaluated = run.evaluate(&[], chosen.device)?;
+    let report = thinfer::report::of_run(&run, &evaluated, selection.as_ref())?;
     output::check_free(&path, args.force || args.out.is_none())?;
     thinfer::run::write_text(&path, &report)?;
     let shown = path.display().to_string();

@@ -97,6 +97,12 @@ impl Encoding {
         Self { variables: names.iter().map(variable).collect() }
     }
 
+    /// The same of only the given variables, by their places.
+    pub fn with_variables(&self, keep: &[usize]) -> Self {
+        let kept = keep.iter().filter_map(|&at| self.variables.get(at).cloned());
+        Self { variables: kept.collect() }
+    }
+
     /// The source variables, in the order of the training table.
     pub fn variables(&self) -> &[Variable] {
         &self.variables

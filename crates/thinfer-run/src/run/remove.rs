@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use thinfer_data::{Error, Result};
 
 /// Files and folders that belong to a run; nothing else in its folder is ever touched.
-const OWN_FILES: [&str; 4] = ["config.toml", "evaluation.json", "history.csv", "report.html"];
+const OWN_FILES: [&str; 5] =
+    ["config.toml", "evaluation.json", "history.csv", "report.html", "selection.json"];
 
 /// Whether a file is an export of the run: `posterior`, `small` or `sampleNNN`, in one of the
 /// formats.
