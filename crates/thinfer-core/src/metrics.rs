@@ -11,6 +11,7 @@ mod detection;
 mod erf;
 mod mixture;
 mod pit;
+mod ranking;
 mod selective;
 mod uncertainty;
 
@@ -27,6 +28,7 @@ pub use detection::{Detection, detect};
 pub use erf::{erf, erfc, normal_quantile};
 pub use mixture::{Noise, Scales};
 pub use pit::{Coverage, PIT_BINS, PIT_LEVELS, Pit, pit};
+pub use ranking::{Roc, auc, roc};
 pub use selective::{RiskCoverage, risk_coverage};
 pub use uncertainty::{Uncertainty, entropy, uncertainty};
 
@@ -36,6 +38,22 @@ pub use uncertainty::{Uncertainty, entropy, uncertainty};
 pub fn mse<T: Copy + Into<f64>>(predictions: &[f64], truth: &[T]) -> Option<f64> {
     assert_eq!(predictions.len(), truth.len(), "one prediction a row");
     mean(predictions.iter().zip(truth).map(|(p, &y)| (p - y.into()).powi(2)))
+}
+
+/// The mean of |prediction − truth|.
+pub fn mae<T: Copy + Into<f64>>(predictions: &[f64], truth: &[T]) -> Option<f64> {
+    assert_eq!(predictions.len(), truth.len(), "one prediction a row");
+    mean(predictions.iter().zip(truth).map(|(p, &y)| (p - y.into()).abs()))
+}
+
+/// The share of the variance of the truth that is explained, 1 − Σ (y − f)² / Σ (y − ȳ)²: 1 is
+/// perfect, 0 the mean of these rows, and what is worse is below. `None` where the truth does not
+/// vary.
+pub fn r2<T: Copy + Into<f64>>(predictions: &[f64], truth: &[T]) -> Option<f64> {
+    let centre = mean(truth.iter().map(|&y| y.into()))?;
+    let spread = mean(truth.iter().map(|&y| (y.into() - centre).powi(2)))?;
+    let error = mse(predictions, truth)?;
+    (spread > 0.0).then(|| 1.0 - error / spread)
 }
 
 /// The mean over rows of −ln( 1/M Σₘ N(y; fₘ, σₘ²) ), the predictive density of M members.

@@ -99,7 +99,9 @@ impl Bundle {
                 "is standard input, and a run reads its table again later; save it in a file";
             return Err(Error::config("data.path", problem));
         }
-        let reading = Reading::of(Path::new(path), &ReadOptions::default(), available_memory())?;
+        let options =
+            ReadOptions { categorical: data.categorical.clone(), ..ReadOptions::default() };
+        let reading = Reading::of(Path::new(path), &options, available_memory())?;
         let mut bundle = Self::of_reading(data, reading.table, reading.decimal_commas, seed)?;
         bundle.notes.splice(0..0, reading.notes);
         Ok(bundle)
@@ -121,8 +123,14 @@ impl Bundle {
         let mut bundle = Self::from_split(&table, target, data.task, &split, &data.rules(), seed)
             .map_err(of_a_file)?;
         bundle.schema.encoding.set_decimal_commas(decimal_commas);
+        if !data.only.is_empty() {
+            bundle = bundle.with_variables(&bundle.places(&table, &data.only)?);
+        }
         if let Some(path) = &data.test_path {
             bundle.take_test(Path::new(path)).map_err(of_a_file)?;
+        }
+        if data.join_validation {
+            bundle = bundle.with_validation_joined()?;
         }
         bundle.notes.iter_mut().for_each(|note| *note = keys_for_options(note));
         Ok(bundle)
@@ -316,13 +324,51 @@ impl Bundle {
         })
     }
 
-    /// The same data with only the given variables.
+    /// Where the variables of these names are, in the order of the table.
+    fn places(&self, table: &Table, names: &[String]) -> Result<Vec<usize>> {
+        for name in names.iter().filter(|name| !self.names.contains(name)) {
+            let problem = match table.column(name) {
+                Some(_) if *name == self.schema.target_name => {
+                    format!("names `{name}`, which is the target; leave it out")
+                }
+                Some(_) => format!("names `{name}`, which cannot be an input; leave it out"),
+                None => table.no_column(name),
+            };
+            return Err(Error::config("data.only", problem));
+        }
+        Ok((0..self.names.len()).filter(|&at| names.contains(&self.names[at])).collect())
+    }
+
+    /// The same data with the validation part among the rows to learn from.
+    pub fn with_validation_joined(&self) -> Result<Self> {
+        let (a, b) = (&self.train, &self.validation);
+        let joined = |x: &[f32], y: &[f32]| x.iter().chain(y).copied().collect();
+        let train = Dataset::new(
+            a.columns(),
+            1,
+            joined(a.inputs(), b.inputs()),
+            joined(a.targets(), b.targets()),
+        )?;
+        Ok(Self {
+            fingerprint: fingerprint(&[&train]),
+            train_rows: train.rows(),
+            train,
+            validation: b.take_rows(&[]),
+            ..self.clone()
+        })
+    }
+
+    /// The same data with only the given variables, which are in the order of the table.
     pub fn with_variables(&self, keep: &[usize]) -> Self {
         let columns: Vec<usize> =
             (0..self.groups.len()).filter(|&c| keep.contains(&self.groups[c])).collect();
         let place = |variable: usize| keep.iter().position(|&k| k == variable).unwrap_or(0);
+        let train = self.train.take_columns(&columns);
+        let encoding = self.schema.encoding.with_variables(keep);
         Self {
-            train: self.train.take_columns(&columns),
+            fingerprint: fingerprint(&[&train]),
+            schema: Schema { encoding, ..self.schema.clone() },
+            train,
             validation: self.validation.take_columns(&columns),
             test: self.test.take_columns(&columns),
             groups: columns.iter().map(|&c| place(self.groups[c])).collect(),

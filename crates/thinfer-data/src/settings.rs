@@ -100,6 +100,20 @@ crate::section! {
 
         /// columns of a table that are not used
         leave_out: Vec<String> { Kind::Texts, default: [], later: LeftOut },
+        /// columns of a table's numbers that are categories
+        ///
+        /// `thinfer select --categorical COLUMN` sets it
+        categorical: Vec<String> { Kind::Texts, default: [], later: LeftOut },
+
+        /// the columns of a table that are inputs; none named: all but the target
+        ///
+        /// The rows are divided before. `thinfer select` sets it to the variables that it selected
+        only: Vec<String> { Kind::Texts, default: [], later: LeftOut },
+
+        /// whether the rows of a table that are kept to choose with are learned from as well
+        ///
+        /// `thinfer select` sets it for the model on the selected variables
+        join_validation: bool { Kind::Switch, default: false, later: LeftOut },
 
         /// height and width that your own images are cropped and resized to
         image_size: usize { Kind::Integer(8, 4096), default: 224 },
@@ -185,6 +199,9 @@ const OF_TABLES: &[&str] = &[
     "prepare",
     "keep",
     "leave_out",
+    "categorical",
+    "only",
+    "join_validation",
 ];
 const OF_PUBLISHED: &[&str] = &["path", "crop_padding", "flip"];
 const OF_OWN_IMAGES: &[&str] =

@@ -24,7 +24,7 @@ use thinfer_data::{Error, Result};
 use thinfer_engine::{Dataset, Network, NodeId, Op};
 
 use crate::config::{Config, DataKind};
-pub use believe::{Belief, Verdict};
+pub use believe::{Belief, Verdict, has_ended};
 pub(crate) use believe::{Calibrated, Evidence};
 pub use beside::{Beside, PlainScores};
 pub use blow_up::{blew_up, blown_up_chains, untrained_loss};

@@ -29,8 +29,7 @@ use thinfer_data::{Error, Result};
 use thinfer_engine::augment::Augment;
 use thinfer_engine::{Network, Shape};
 
-pub use self::folder::info_from_bytes;
-pub use self::folder::read_info;
+pub use self::folder::{check_place, info_from_bytes, read_info};
 use self::journal::{HISTORY, Journal, ended_by};
 pub use self::memory::{ImageWork, MemoryPlan, Work};
 use self::remove::remove_run;
@@ -268,9 +267,23 @@ pub fn train_and_hold(
     control: &Control<'_>,
     threads: usize,
 ) -> Result<(Run, Claim)> {
+    // Before the data, which may take long to load.
     let there = folder::look(config, folder, mode, &Silent)?;
     let config = &there.as_ref().map_or_else(|| config.clone(), |t| as_started(t, config));
     let data = Data::load(&config.data, config.seed)?;
+    train_on(config, data, folder, mode, control, threads)
+}
+
+/// The same on data that was loaded before, which must be what the configuration asks for.
+pub fn train_on(
+    config: &Config,
+    data: Data,
+    folder: &Path,
+    mode: Mode,
+    control: &Control<'_>,
+    threads: usize,
+) -> Result<(Run, Claim)> {
+    let there = folder::look(config, folder, mode, &Silent)?;
     let (resolved, choice) = match there {
         Some(there) => (likelihood::as_trained(config, &there.network), None),
         None => chosen(config, &data, control)?,

@@ -7,6 +7,7 @@ use thinfer_run::evaluated::Evaluated;
 use thinfer_run::run::{Run, write_json, write_text};
 
 use crate::report;
+use crate::select::Selected;
 
 /// The order of the keys in `evaluation.json`. Readers do not care; files stay as they always were.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +36,7 @@ pub fn finish(run: &Run, evaluated: &Evaluated, folder: &Path, keys: Keys) -> Re
         Keys::Sorted => write_json(&files.evaluation, &to_json(evaluated)?)?,
         Keys::Declared => write_json(&files.evaluation, evaluated)?,
     }
-    write_text(&files.report, &report::of_run(run, evaluated)?)?;
+    write_text(&files.report, &report::of_run(run, evaluated, Selected::read(folder)?.as_ref())?)?;
     Ok(files)
 }
 

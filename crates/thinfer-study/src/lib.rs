@@ -3,6 +3,7 @@
 
 pub mod bench;
 pub mod compare;
+pub mod effects;
 pub mod enumeration;
 pub mod export;
 pub mod finish;

@@ -56,6 +56,6 @@ pub use thinfer_run::{
 pub use thinfer_study::fuzzing;
 #[cfg(feature = "report")]
 pub use thinfer_study::{
-    bench, compare, enumeration, export, finish, folds, machine, proposal, report, reproduce,
-    select, selectors, selftest, subnetwork, watch,
+    bench, compare, effects, enumeration, export, finish, folds, machine, proposal, report,
+    reproduce, select, selectors, selftest, subnetwork, watch,
 };

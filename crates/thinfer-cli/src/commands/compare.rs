@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use serde_json::json;
-use thinfer::compare::{Comparison, Entry, Subject, compare};
+use thinfer::compare::{Comparison, Entry, OverSeeds, Subject, compare};
 use thinfer::data::memory::human_bytes;
 
 use crate::context::Context;
@@ -69,10 +69,48 @@ fn to_text(comparison: &Comparison) -> String {
     let lines = comparison.runs.iter().enumerate();
     rows.extend(lines.map(|(at, run)| line(run, numbers, selects, comparison.front.contains(&at))));
     let score = if numbers { "error" } else { "accuracy" };
+    let seeds = over_seeds(comparison, score);
     format!(
-        "{}\n*: no other run is at least as good in both {score} and sparsity and better in one; multiply-adds and bytes: what is\nleft of the network; memory: weights, state and masks in training\n",
+        "{}{seeds}\n*: no other run is at least as good in both {score} and sparsity and better in one; multiply-adds and bytes: what is\nleft of the network; memory: weights, state and masks in training\n",
         align(&rows)
     )
+}
+
+/// Mean and spread over runs that differ only in the seed; empty where no two do.
+fn over_seeds(comparison: &Comparison, score: &str) -> String {
+    let (name, show): (&str, fn(f64) -> String) =
+        if score == "error" { ("mse", number) } else { ("accuracy", percent) };
+    let several = comparison.groups.iter().filter(|group| group.runs.len() > 1);
+    let mut rows: Vec<Vec<String>> = several
+        .map(|group| {
+            let runs: Vec<&str> =
+                group.runs.iter().map(|run| comparison.runs[*run].run.as_str()).collect();
+            let cell = |of: Option<&OverSeeds>, show: fn(f64) -> String| match of {
+                Some(OverSeeds { mean, sd: Some(sd), .. }) => {
+                    format!("{} ± {}", show(*mean), show(*sd))
+                }
+                Some(of) => show(of.mean),
+                None => "-".to_owned(),
+            };
+            vec![
+                runs.join(", "),
+                cell(group.score(name), show),
+                cell(group.score("nll"), number),
+                cell(group.score("sparsity"), percent),
+            ]
+        })
+        .collect();
+    if rows.is_empty() {
+        return String::new();
+    }
+    let title = if name == "mse" { "MSE" } else { "accuracy" };
+    rows.insert(0, ["over seeds, mean ± sd", title, "NLL", "pruned"].map(str::to_owned).to_vec());
+    let note = if comparison.split_by_seed {
+        "each seed divides the rows of the table in its own way\n"
+    } else {
+        ""
+    };
+    format!("\n{}{note}", align(&rows))
 }
 
 fn line(run: &Entry, numbers: bool, selects: bool, on_front: bool) -> Vec<String> {

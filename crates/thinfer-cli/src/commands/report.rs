@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use serde_json::json;
 use thinfer::run;
+use thinfer::select::Selected;
 
 use crate::context::Context;
 use crate::device::DeviceArgs;
@@ -44,7 +45,9 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<()> {
     let report = if run.results.iter().all(|result| result.snapshots.is_empty()) {
         thinfer::report::of_run_without_samples(&run)?
     } else {
-        thinfer::report::of_run(&run, &run.evaluate(&[], chosen.device)?)?
+        let selection = Selected::read(&args.run)?;
+        let evaluated = run.evaluate(&[], chosen.device)?;
+        thinfer::report::of_run(&run, &evaluated, selection.as_ref())?
     };
     let report = thinfer::report::saying(report, state, status.as_ref());
     output::check_free(&path, args.force || args.out.is_none())?;

@@ -147,13 +147,12 @@ fn a_place_for_the_result_that_does_not_work_is_refused_before_the_work() {
     workspace.write("rows.csv", "x1,x2,x3,x4,x5,x6,x7,x8\n1,2,3,4,5,6,7,8\n");
     workspace.write("there", "mine");
     // None of these runs is there, and none is looked for before the place of the result is right.
-    let commands: [&[&str]; 9] = [
+    let commands: [&[&str]; 8] = [
         &["compare", "a", "b"],
         &["eval", "a"],
         &["export", "a"],
         &["predict", "a", "rows.csv"],
         &["report", "a"],
-        &["select", "a.csv", "--target", "y"],
         &["selftest"],
         &["shrink", "a"],
         &["subnetwork", "a"],
@@ -166,6 +165,16 @@ fn a_place_for_the_result_that_does_not_work_is_refused_before_the_work() {
         assert!(text.contains("there already exists"), "{command:?}: {text}");
         let text = refused(&["--out", "runs", "--force"]);
         assert!(text.contains("runs is a folder; give the name of a file"), "{command:?}: {text}");
+    }
+    for (place, words) in [
+        ("there", "there is no folder; choose another place"),
+        ("there/run", "there is no folder; choose another place"),
+        (".", "holds no run; choose another one"),
+        ("runs/tiny", "already holds a run"),
+    ] {
+        let outcome = workspace.run(&["select", "a.csv", "--target", "y", "--out", place]);
+        assert!(outcome.code == Some(1) || outcome.code == Some(2), "{}", outcome.stderr);
+        assert!(outcome.stderr.contains(words), "{place}: {}", outcome.stderr);
     }
     assert_eq!(fs::read_to_string(workspace.path("there")).unwrap(), "mine");
     let text = workspace.fails(1, &["predict", "runs/tiny", "rows.csv", "--out", "p.xlsx"]);

@@ -160,8 +160,9 @@ fn select_says_by_what_classes_are_compared_and_misses_nothing_there_is() {
     let loss = |name: &str| result["heldout"][name].as_f64().unwrap();
     assert!(loss("linear_nll") < loss("nll"), "{result}");
     assert!(result["advice"].is_null(), "{result}");
-    let text = workspace.succeeds(&command).stdout;
-    assert_eq!(text.matches(" %, log loss ").count(), 2, "{text}");
+    let text = workspace.succeeds(&[&command[..], &["--force"]].concat()).stdout;
+    assert!(text.contains("accuracy    AUC  log loss"), "{text}");
+    assert!(text.contains("logistic model on all 2") && text.contains("lasso on 1"), "{text}");
 }
 
 #[test]
@@ -175,7 +176,7 @@ fn select_refuses_what_cannot_work_before_the_work() {
     workspace.write("table.csv", &two_columns(100, classes));
     for (more, words) in [
         (&["--compare", "stg,lasso"][..], ["`--compare`: lasso", "2 classes"]),
-        (&["--out", "nowhere/s.json"], ["`--out`: ", "nowhere is no folder"]),
+        (&["--out", "s.json"], ["`--out`: is s.json", "--json"]),
         (&["--chains", "41"], ["`--chains`: is 41", "at most 40 chains"]),
         (&["--holdout", "0.5"], ["`--holdout`: is 0.5", "at most 1/3"]),
     ] {
@@ -183,6 +184,66 @@ fn select_refuses_what_cannot_work_before_the_work() {
         let error = workspace.fails(2, &command);
         assert!(words.iter().all(|word| error.contains(word)), "{error}");
     }
+}
+
+/// What `select` leaves is a run like any other.
+#[test]
+fn select_makes_a_run_that_other_commands_take() {
+    let workspace = Workspace::new();
+    workspace.write("two.csv", &two_columns(120, |a| if a > 0.0 { "yes" } else { "no" }));
+    let command = ["select", "two.csv", "--target", "y", "--chains", "2", "--quiet"];
+    let result = workspace.json(&command);
+    assert_eq!(result["run"], "runs/two-select");
+    let models = result["models"].as_array().unwrap();
+    let names: Vec<&str> = models.iter().map(|of| of["model"].as_str().unwrap()).collect();
+    assert_eq!(names, ["selected", "linear", "lasso", "constant"]);
+    assert!(models[0]["auc"].as_f64().unwrap() > 0.9, "{result}");
+    assert_eq!(result["effects"][0]["direction"], "up");
+    let run = "runs/two-select";
+    let evaluation = workspace.json(&["eval", run]);
+    assert_eq!(evaluation["posterior"]["accuracy"], result["heldout"]["accuracy"]);
+    // Only what was selected is asked for.
+    workspace.write("new.csv", "a\n2.5\n-2.5\n");
+    let predicted = workspace.json(&["predict", run, "new.csv"]);
+    assert_eq!(predicted["predicted"], serde_json::json!(["yes", "no"]));
+    workspace.succeeds(&["report", run]);
+    let page = std::fs::read_to_string(workspace.path("runs/two-select/report.html")).unwrap();
+    assert!(page.contains("1 of 2 variables matter") && page.contains(">Lasso<"), "{page}");
+    workspace.succeeds(&["export", run, "--format", "safetensors"]);
+
+    let error = workspace.fails(2, &command);
+    assert!(error.contains("already holds a run") && error.contains("--force"), "{error}");
+    let resumed = workspace.json(&[&command[..], &["--resume"]].concat());
+    assert_eq!(resumed["heldout"], result["heldout"]);
+    let other = workspace.fails(2, &[&command[..], &["--resume", "--seed", "2"]].concat());
+    assert!(other.contains("`seed`: is 2, but the run in"), "{other}");
+}
+
+#[test]
+fn where_nothing_is_selected_no_run_is_made_and_none_is_lost() {
+    let workspace = Workspace::new();
+    let mut random = Uniform(5);
+    let mut table = String::from("a,b,y\n");
+    for _ in 0..60 {
+        let [a, b, y] = [random.normal(), random.normal(), random.normal()];
+        table.push_str(&format!("{a},{b},{y}\n"));
+    }
+    workspace.write("noise.csv", &table);
+    let command = ["select", "noise.csv", "--target", "y", "--chains", "2"];
+    let outcome = workspace.succeeds(&command);
+    assert!(outcome.stdout.starts_with("nothing was found"), "{}", outcome.stdout);
+    assert!(outcome.stdout.contains("note: ") && outcome.stdout.contains("ridge model on all 2"));
+    assert!(outcome.stderr.contains("no run was made"), "{}", outcome.stderr);
+    assert!(!workspace.path("runs").exists());
+
+    workspace.write("signal.csv", &two_columns(120, |a| if a > 0.0 { "1" } else { "-1" }));
+    let folder = ["--out", "kept"];
+    let signal = ["select", "signal.csv", "--target", "y", "--chains", "2", "--quiet"];
+    workspace.succeeds(&[&signal[..], &folder].concat());
+    let kept = std::fs::read(workspace.path("kept/run.json")).unwrap();
+    let outcome = workspace.succeeds(&[&command[..], &folder, &["--force"]].concat());
+    assert!(outcome.stderr.contains("of an earlier run"), "{}", outcome.stderr);
+    assert_eq!(std::fs::read(workspace.path("kept/run.json")).unwrap(), kept);
 }
 
 /// Uniform numbers on (0, 1), the same everywhere.

@@ -17,6 +17,16 @@ fn squared_errors_by_hand() {
 }
 
 #[test]
+fn absolute_errors_and_explained_variance_by_hand() {
+    let (f, y) = ([1.0, 2.0, 4.0], [1.0f32, 0.0, 5.0]);
+    close(mae(&f, &y).unwrap(), 1.0);
+    // ȳ = 2, so 1 − 5 / (1 + 4 + 9).
+    close(r2(&f, &y).unwrap(), 1.0 - 5.0 / 14.0);
+    assert_eq!((mae(&[], &NOTHING), r2(&[], &NOTHING)), (None, None));
+    assert_eq!(r2(&[1.0, 2.0], &[3.0f32, 3.0]), None);
+}
+
+#[test]
 #[should_panic(expected = "one prediction a row")]
 fn lengths_must_fit() {
     mse(&[1.0], &[1.0f32, 2.0]);

@@ -195,3 +195,46 @@ fn columns_can_be_left_out_and_must_be_there() {
         assert!(refused.starts_with(text), "{refused}");
     }
 }
+
+/// What `select` keeps in a run: the same rows, fewer columns, more to learn from.
+#[test]
+fn a_configuration_chooses_columns_and_joins_the_validation_rows() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t.csv");
+    let mut text = String::from("a,code,b,y\n");
+    for row in 0..60 {
+        text.push_str(&format!("{},{},{},{}\n", row * 7 % 31, row % 3, row * 5 % 17, row * row));
+    }
+    std::fs::write(&path, text).unwrap();
+    let config = DataConfig {
+        kind: DataKind::Table,
+        path: Some(path.display().to_string()),
+        target: Some("y".into()),
+        categorical: vec!["code".into()],
+        ..DataConfig::default()
+    };
+    let whole = Bundle::load(&config, 1).unwrap();
+    assert_eq!((whole.names.len(), whole.groups.len(), whole.train.rows()), (3, 5, 36));
+    let only = |names: &[&str]| {
+        let only = names.iter().map(|name| (*name).to_owned()).collect();
+        Bundle::load(&DataConfig { only, join_validation: true, ..config.clone() }, 1)
+    };
+    let few = only(&["b", "code"]).unwrap();
+    assert_eq!(few.names, ["code", "b"]);
+    assert_eq!((few.groups.clone(), few.schema.encoding.names()), (vec![0, 0, 0, 1], few.names));
+    assert_eq!([few.train.rows(), few.train_rows, few.validation.rows()], [48, 48, 0]);
+    let test = whole.test.take_columns(&[1, 2, 3, 4]);
+    assert_eq!((few.test.inputs(), few.test.targets()), (test.inputs(), test.targets()));
+    let of = whole.validation.take_columns(&[1, 2, 3, 4]);
+    assert_eq!(few.train.input(36), of.input(0));
+    assert_ne!(few.fingerprint, whole.fingerprint);
+    for (names, words) in [
+        (&["cod"][..], "no column `cod`; did you mean `code`?"),
+        (&["y"], "names `y`, which is the target"),
+    ] {
+        let error = only(names).unwrap_err();
+        assert_eq!(error.exit_code(), 2);
+        assert!(error.to_string().starts_with("`data.only`: "), "{error}");
+        assert!(error.to_string().contains(words), "{error}");
+    }
+}

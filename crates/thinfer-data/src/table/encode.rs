@@ -102,6 +102,12 @@ impl Encoding {
         self.decimal_commas = decimal_commas;
     }
 
+    /// The same of only the given variables, by their places.
+    pub fn with_variables(&self, keep: &[usize]) -> Self {
+        let kept = keep.iter().filter_map(|&at| self.variables.get(at).cloned());
+        Self { variables: kept.collect(), decimal_commas: self.decimal_commas }
+    }
+
     /// The source variables, in the order of the training table.
     pub fn variables(&self) -> &[Variable] {
         &self.variables

@@ -295,8 +295,7 @@ impl Evidence<'_> {
     }
 
     fn unfinished(&self) -> Option<Doubt> {
-        let done = |result: &ChainResult| result.records.last().map_or(0, |r| r.epoch + 1);
-        let ended = self.results.iter().all(|result| self.config.is_end(done(result)));
+        let ended = self.results.iter().all(|result| has_ended(self.config, result));
         if ended && self.results.len() >= self.config.chains {
             return None;
         }
@@ -454,6 +453,14 @@ impl Evidence<'_> {
         };
         format!("{who}{agreement}{calibrated}")
     }
+}
+
+/// Whether a chain is at its end. Not every epoch leaves a record: a run in stages that ended after
+/// one of them may have its last sample after its last record.
+pub fn has_ended(config: &Config, result: &ChainResult) -> bool {
+    let recorded = result.records.last().map_or(0, |record| record.epoch + 1);
+    let sampled = result.snapshots.last().map_or(0, |sample| sample.epoch + 1);
+    config.is_end(recorded) || config.stages().is_some() && config.is_end(sampled)
 }
 
 impl Convergence {
@@ -750,6 +757,19 @@ mod tests {
         let ends = case.config.stages().unwrap().ends();
         assert_eq!(ends, [12, 22, 42]);
         assert!(case.config.is_end(22) && case.config.is_end(42) && !case.config.is_end(20));
+        // Records are further apart than samples, so the last one may be of an epoch before the end.
+        let mut result = case.results[0].clone();
+        result.snapshots.clear();
+        assert!(!has_ended(&case.config, &result));
+        result.snapshots.push(thinfer_core::posterior::Snapshot {
+            chain: 0,
+            epoch: 21,
+            weights: Vec::new(),
+            keep: Vec::new(),
+            stats: Vec::new(),
+            inclusion: Vec::new(),
+        });
+        assert!(has_ended(&case.config, &result));
         assert_eq!(case.verdict().believe, Belief::Unknown);
     }
 }

@@ -40,14 +40,30 @@ pub(super) fn look(
             resume::check_settings(&before, &resume::as_started(&before, config), folder)?;
             Ok(Some(before))
         }
-        Mode::New if is_run => Err(Error::RunExists(folder.to_owned())),
         // What is there is removed when everything about the new run has been checked.
-        Mode::Force if is_run => Ok(None),
-        _ if is_occupied(folder) => Err(Error::store(
-            folder,
-            "the folder is not empty and holds no run; choose another one with --out",
-        )),
-        _ => Ok(None),
+        _ => check_place(folder, mode).map(|()| None),
+    }
+}
+
+/// Refuses a folder in which no run can begin, or go on, before the work for it is done.
+pub fn check_place(folder: &Path, mode: Mode) -> Result<()> {
+    let is_run = folder.join(INFO).exists();
+    if is_run {
+        return match mode {
+            Mode::New => Err(Error::RunExists(folder.to_owned())),
+            Mode::Resume | Mode::Force => Ok(()),
+        };
+    }
+    if is_occupied(folder) {
+        let problem = "the folder is not empty and holds no run; choose another one with --out";
+        return Err(Error::store(folder, problem));
+    }
+    match folder.ancestors().find(|path| path.exists()) {
+        Some(file) if !file.is_dir() => {
+            let problem = format!("{} is no folder; choose another place", file.display());
+            Err(Error::store(folder, problem))
+        }
+        _ => Ok(()),
     }
 }
 

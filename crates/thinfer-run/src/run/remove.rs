@@ -8,8 +8,14 @@ use thinfer_data::{Error, Result};
 use crate::tensorboard;
 
 /// Files and folders that belong to a run; nothing else in its folder is ever touched.
-const OWN_FILES: [&str; 5] =
-    ["config.toml", "evaluation.json", "history.csv", "report.html", "status.json"];
+const OWN_FILES: [&str; 6] = [
+    "config.toml",
+    "evaluation.json",
+    "history.csv",
+    "report.html",
+    "selection.json",
+    "status.json",
+];
 
 /// Whether a file is an export of the run: `posterior`, `small` or `sampleNNN`, in one of the
 /// formats.

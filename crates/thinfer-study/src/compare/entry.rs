@@ -10,6 +10,8 @@ use thinfer_data::{Error, Result};
 use thinfer_run::config::{Config, Members};
 use thinfer_run::run::{RunInfo, method_bytes, open};
 
+use super::course::Course;
+
 /// The scores of a finished run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Evaluated {
@@ -70,6 +72,9 @@ pub struct Entry {
     pub memory_bytes: usize,
     /// Where it was computed.
     pub device: String,
+    /// What it went through, as far as its history says.
+    #[serde(skip)]
+    pub course: Course,
 }
 
 impl Entry {
@@ -106,6 +111,7 @@ impl Entry {
             seconds: seconds.reduce(f64::max).filter(|seconds| *seconds > 0.0),
             memory_bytes: method_bytes(info)?,
             device: info.device.clone(),
+            course: Course::read(folder),
         })
     }
 }

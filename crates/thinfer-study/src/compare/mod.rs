@@ -4,8 +4,10 @@
 //! Only what runs say of themselves is read, so neither data nor samples have to be there still; a
 //! finished run that was never evaluated is evaluated.
 
+mod course;
 mod entry;
 mod front;
+mod groups;
 
 use std::path::PathBuf;
 
@@ -13,10 +15,13 @@ use serde::Serialize;
 use thinfer_core::device::Device;
 use thinfer_core::train::Observer;
 use thinfer_data::{Error, Result};
+use thinfer_run::config::{Config, DataKind};
 use thinfer_run::run::{RunInfo, read_info};
 
+pub use course::{Course, Curve};
 pub use entry::{Entry, Evaluated};
 pub use front::{Axis, front};
+pub use groups::{Differing, Group, OverSeeds};
 
 /// What runs predict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -41,6 +46,13 @@ pub struct Comparison {
     pub runs: Vec<Entry>,
     /// The numbers, from 0, of the runs that no other one beats in both score and sparsity.
     pub front: Vec<usize>,
+    /// Where the configurations of the runs differ.
+    pub differences: Vec<Differing>,
+    /// The runs by what they differ in besides the seed: each is in one group.
+    pub groups: Vec<Group>,
+    /// Whether the rows of the table are divided by the seed of the run, so that runs with different
+    /// seeds were tested on different rows.
+    pub split_by_seed: bool,
 }
 
 impl Comparison {
@@ -100,10 +112,28 @@ pub fn compare(folders: &[PathBuf], device: Device, observer: &dyn Observer) -> 
     let images = first.images().is_ok();
     let subject = if images { Some(Subject::Images) } else { regression.map(of_table) };
     let data = first.config.data.kind.name().to_owned();
-    let mut comparison = Comparison { data, subject, runs, front: Vec::new() };
+    let configs: Vec<&Config> = infos.iter().map(|info| &info.config).collect();
+    let differences = groups::differing(&configs)?;
+    let groups = groups::groups(&differences, &runs);
+    let split_by_seed = infos.iter().any(|info| divided_by_seed(first, info));
+    let front = Vec::new();
+    let mut comparison =
+        Comparison { data, subject, runs, front, differences, groups, split_by_seed };
     let sparsity: fn(&Entry) -> Option<f64> = |entry| Some(entry.evaluated.as_ref()?.sparsity);
     comparison.front = comparison.front_of((Axis::MoreIsBetter, sparsity), comparison.score());
     Ok(comparison)
+}
+
+/// Whether two runs are on the same table, whose rows each divides by a seed of its own.
+fn divided_by_seed(one: &RunInfo, other: &RunInfo) -> bool {
+    let [a, b] = [one, other].map(|info| &info.config);
+    let same_rows = |info: &RunInfo| info.rows.0 + info.rows.1 + info.rows.2;
+    a.data.kind == DataKind::Table
+        && a.seed != b.seed
+        && a.data == b.data
+        && a.data.split.is_none()
+        && a.data.test_path.is_none()
+        && same_rows(one) == same_rows(other)
 }
 
 /// How the data of two runs differ, if they do.
@@ -125,6 +155,9 @@ fn difference(one: &RunInfo, other: &RunInfo) -> Option<String> {
         return Some("predicts something else".to_owned());
     }
     if (one.data_fingerprint, one.rows.2) == (other.data_fingerprint, other.rows.2) {
+        return None;
+    }
+    if divided_by_seed(one, other) {
         return None;
     }
     // What is generated follows the seed of the run unless it has its own.

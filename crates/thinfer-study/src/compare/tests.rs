@@ -73,6 +73,55 @@ fn runs_on_one_table_are_compared_with_or_without_their_samples() {
     assert_eq!((without.runs[1].epochs_done, without.front), (12, vec![0]));
 }
 
+/// Rows of a table that are divided by the seed are other rows for each seed, and may be compared.
+#[test]
+fn seeds_are_put_together_also_where_they_divide_the_rows() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t.csv");
+    let mut text = String::from("a,b,y\n");
+    for row in 0..80 {
+        text.push_str(&format!("{},{},{}\n", row * 7 % 31, row * 5 % 17, row * row % 23));
+    }
+    std::fs::write(&path, text).unwrap();
+    let path = format!("data.path={}", path.display());
+    let settings = [
+        "data.kind=table",
+        path.as_str(),
+        "data.target=y",
+        "method.kind=sgd",
+        "model.hidden=[3]",
+        "train.epochs=6",
+        "train.batch=16",
+        "schedule.step_size.cycles=2",
+    ];
+    let folders: Vec<PathBuf> = (0..4).map(|at| folder.path().join(format!("r{at}"))).collect();
+    for (at, more) in
+        [&["seed=1"][..], &["seed=2"], &["seed=1", "train.epochs=4"], &["seed=2", "train.epochs=4"]]
+            .into_iter()
+            .enumerate()
+    {
+        trained(&folders[at], &settings, more);
+    }
+    let all = compare(&folders, Device::Cpu, &Silent).unwrap();
+    assert!(all.split_by_seed);
+    let keys: Vec<&str> = all.differences.iter().map(|of| of.key.as_str()).collect();
+    assert_eq!(keys, ["seed", "train.epochs"]);
+    let runs: Vec<&[usize]> = all.groups.iter().map(|group| &group.runs[..]).collect();
+    assert_eq!(runs, [&[0, 1][..], &[2, 3]]);
+    let mse = all.groups[0].score("mse").unwrap();
+    let [one, two] = [0, 1].map(|run| all.runs[run].evaluated.as_ref().unwrap().mse.unwrap());
+    assert!((mse.mean - 0.5 * (one + two)).abs() < 1e-9 && mse.runs == 2);
+    assert!((mse.sd.unwrap() - (one - two).abs() / 2f64.sqrt()).abs() < 1e-9);
+    assert_eq!(all.runs[0].course.loss.len(), 6);
+    let page = crate::report::comparison::html(&all).unwrap();
+    for part in ["Over seeds", "\u{b1}", "Differences of the configurations", "train.epochs"] {
+        assert!(page.contains(part), "`{part}` is missing");
+    }
+    assert!(page.contains("divided by the seed") && page.contains("Training loss"));
+    let one = compare(&folders[..2], Device::Cpu, &Silent).unwrap();
+    assert_eq!((one.groups.len(), one.differences.len()), (1, 1));
+}
+
 #[test]
 fn images_are_compared_and_unfinished_runs_are_shown_as_such() {
     let folder = tempfile::tempdir().unwrap();

@@ -96,6 +96,16 @@ impl Axis {
         }
     }
 
+    /// The same with its labels as percentages.
+    pub(super) fn as_shares(mut self) -> Self {
+        let most = 100.0 * self.low.abs().max(self.high.abs());
+        let step = self.labels.windows(2).map(|pair| pair[1].0 - pair[0].0).next().unwrap_or(1.0);
+        for (at, text) in &mut self.labels {
+            *text = format!("{}\u{a0}%", label(100.0 * *at, 100.0 * step, most));
+        }
+        self
+    }
+
     /// Names in place of numbers, from top to bottom.
     pub(super) fn names(names: &[String]) -> Self {
         let labels =

@@ -3,13 +3,15 @@
 use thinfer_core::train::ChainResult;
 use thinfer_data::Task;
 use thinfer_run::config::Config;
-use thinfer_run::evaluate::{Behaviour, Convergence, Evaluation, LEVEL, MOST_CLIPPED, Quality};
+use thinfer_run::evaluate::{
+    Behaviour, Convergence, Evaluation, LEVEL, MOST_CLIPPED, Quality, has_ended,
+};
 
 use super::chains::steps_done;
 use super::of_table::TableRun;
 use super::page::{
-    bullets, count, level, listed, number, number_or_nothing, paragraph, percent, plural, section,
-    table,
+    Section, bullets, count, level, listed, number, number_or_nothing, paragraph, percent, plural,
+    section, table,
 };
 
 /// Samples that differ by less than this share of the target's spread are nearly copies.
@@ -26,7 +28,7 @@ pub(super) fn section_of(
     run: &TableRun<'_>,
     evaluation: &Evaluation,
     warnings: &[String],
-) -> String {
+) -> Section {
     let seen = &evaluation.behaviour;
     let steps = steps_done(run.results, &run.info.config, run.data.train_rows);
     let mut html = warned(warnings);
@@ -49,7 +51,7 @@ pub(super) fn section_of(
         ["Final loss".to_owned(), number(seen.final_loss)],
     ]);
     html.push_str(&table(&[], &rows.into_iter().map(Vec::from).collect::<Vec<_>>()));
-    section("behaviour", "What the chains did", &html)
+    section("behaviour", "What the chains did", html)
 }
 
 /// The lines about the temperature, which all kinds of data share.
@@ -238,8 +240,8 @@ pub(super) fn unfinished(results: &[ChainResult], config: &Config) -> Vec<String
     let epochs = config.train.epochs;
     let behind: Vec<String> = results
         .iter()
+        .filter(|result| !has_ended(config, result))
         .map(|r| (r.chain, r.records.last().map_or(0, |record| record.epoch + 1)))
-        .filter(|(_, done)| !config.is_end(*done))
         .map(|(chain, done)| format!("chain {chain} has done {}", count(done)))
         .collect();
     if !behind.is_empty() {

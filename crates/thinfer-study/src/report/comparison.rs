@@ -4,12 +4,13 @@ use thinfer_data::Result;
 use thinfer_data::memory::human_bytes;
 
 use super::axis::Axis;
+use super::curves;
 use super::page::{
-    Key, count, document, element, escape, figure, figures, number_or_nothing, percent,
-    percent_or_nothing, plural, quantity, remark, section, table,
+    Key, count, document, element, escape, figure, figures, listed, number, number_or_nothing,
+    paragraph, percent, percent_or_nothing, plural, quantity, remark, section, sortable, table,
 };
 use super::plots::{Ink, Mark, Plot, SERIES};
-use crate::compare::{self, Comparison, Entry, Evaluated, Subject};
+use crate::compare::{self, Comparison, Differing, Entry, Evaluated, Group, OverSeeds, Subject};
 
 /// A quantity of a run, where it is known.
 type Value = fn(&Entry) -> Option<f64>;
@@ -19,10 +20,18 @@ pub fn html(comparison: &Comparison) -> Result<String> {
     let title = format!("{}, {}", comparison.data, plural(comparison.runs.len(), "run"));
     let head = element("h1", &escape(&title))
         + &element("p class=\"summary\"", &escape(&sentence(comparison)));
-    let runs = section("runs", "Runs", &runs(comparison));
-    let costs = section("costs", "Size and cost", &costs(comparison));
-    let plots = section("trade-offs", "What one thing costs in another", &plots(comparison)?);
-    Ok(document(&format!("{title} \u{2013} thinfer"), &[head, runs, costs, plots].concat()))
+    let mut sections = Vec::new();
+    sections.extend(over_seeds(comparison).map(|html| section("seeds", "Over seeds", html)));
+    sections.push(section("runs", "Runs", runs(comparison)));
+    if !comparison.differences.is_empty() {
+        let title = "Differences of the configurations";
+        sections.push(section("differences", title, differences(comparison)));
+    }
+    sections.push(section("trade-offs", "What one thing costs in another", plots(comparison)?));
+    let curves = curves::plots(comparison)?;
+    sections.extend(curves.map(|html| section("curves", "Curves over each other", html)));
+    sections.push(section("costs", "Size and cost", costs(comparison)));
+    Ok(document(&format!("{title} \u{2013} thinfer"), &head, &sections))
 }
 
 fn sentence(comparison: &Comparison) -> String {
@@ -58,10 +67,86 @@ fn name(comparison: &Comparison, at: usize) -> String {
     format!("{}: {folder}", at + 1)
 }
 
+/// What a group is called here: its only run, or its method and the numbers of its runs.
+pub(super) fn group_name(comparison: &Comparison, group: &Group) -> String {
+    match group.runs[..] {
+        [only] => name(comparison, only),
+        _ => {
+            let numbers: Vec<String> = group.runs.iter().map(|run| (run + 1).to_string()).collect();
+            let method = group.runs.first().map_or("", |run| &comparison.runs[*run].method);
+            format!("{}: {method}", numbers.join(", "))
+        }
+    }
+}
+
+/// Mean and standard deviation of what runs score that differ only in the seed; nothing where no
+/// two do.
+fn over_seeds(comparison: &Comparison) -> Option<String> {
+    let scores: &[(&str, &str, fn(f64) -> String)] = if comparison.is_error() {
+        &[("mse", "MSE", number), ("nll", "NLL", number)]
+    } else {
+        &[("accuracy", "Accuracy", percent), ("nll", "NLL", number), ("ece", "ECE", number)]
+    };
+    let last: &[(&str, &str, fn(f64) -> String)] =
+        &[("sparsity", "Pruned", percent), ("seconds", "Seconds", number)];
+    let several: Vec<&Group> =
+        comparison.groups.iter().filter(|group| group.runs.len() > 1).collect();
+    if several.is_empty() {
+        return None;
+    }
+    let mut head = vec!["Runs", "Seeds"];
+    head.extend(scores.iter().chain(last).map(|(_, title, _)| *title));
+    let row = |group: &&Group| {
+        let seeds: Vec<String> =
+            group.runs.iter().map(|run| comparison.runs[*run].seed.to_string()).collect();
+        let mut cells = vec![group_name(comparison, group), listed(&seeds, 6)];
+        cells.extend(scores.iter().chain(last).map(|(name, _, show)| {
+            group.score(name).map_or_else(
+                || number_or_nothing(None),
+                |of| match of.sd {
+                    Some(sd) => format!("{} \u{b1} {}", show(of.mean), show(sd)),
+                    None => show(of.mean),
+                },
+            )
+        }));
+        cells
+    };
+    let mut about = "Mean \u{b1} standard deviation over finished runs that differ in nothing but \
+                     the seed."
+        .to_owned();
+    if comparison.split_by_seed {
+        about += " The rows of the table are divided by the seed, so each run is tested on rows of \
+                  its own.";
+    }
+    Some(sortable(&head, &several.iter().map(row).collect::<Vec<_>>()) + &remark(&about))
+}
+
+/// The keys that have not the same value in all groups; the seeds stand with the runs.
+fn differences(comparison: &Comparison) -> String {
+    let first = |group: &Group| group.runs.first().copied().unwrap_or(0);
+    let names: Vec<String> =
+        comparison.groups.iter().map(|group| group_name(comparison, group)).collect();
+    let mut head = vec!["Key"];
+    head.extend(names.iter().map(String::as_str));
+    let row = |of: &Differing| -> Option<Vec<String>> {
+        let mut cells: Vec<String> =
+            comparison.groups.iter().map(|group| of.values[first(group)].clone()).collect();
+        let differs = cells.windows(2).any(|pair| pair[0] != pair[1]);
+        cells.insert(0, of.key.clone());
+        let is_seed = of.key == "seed" || of.key == "data.seed";
+        (differs && !is_seed).then_some(cells)
+    };
+    let rows: Vec<Vec<String>> = comparison.differences.iter().filter_map(row).collect();
+    if rows.is_empty() {
+        return paragraph("The runs differ in nothing but the seed.");
+    }
+    table(&head, &rows) + &remark("All other keys have the same value in all runs.")
+}
+
 fn runs(comparison: &Comparison) -> String {
     let numbers = comparison.subject == Some(Subject::Numbers);
     let selects = comparison.subject.is_some_and(|subject| subject != Subject::Images);
-    let mut head = vec!["Run", "Method", "Samples"];
+    let mut head = vec!["Run", "Method", "Seed", "Samples"];
     head.extend(if numbers {
         &["MSE", "NLL", "In 90\u{a0}% interval"][..]
     } else {
@@ -72,7 +157,7 @@ fn runs(comparison: &Comparison) -> String {
     }
     head.extend(["Pruned", "Front"]);
     let row = |(at, run): (usize, &Entry)| -> Vec<String> {
-        let mut cells = vec![name(comparison, at), run.method.clone()];
+        let mut cells = vec![name(comparison, at), run.method.clone(), run.seed.to_string()];
         let Some(found) = &run.evaluated else {
             let (done, all) = (count(run.epochs_done), count(run.epochs));
             cells.push(format!("unfinished, {done} of {all} epochs"));
@@ -103,7 +188,7 @@ fn runs(comparison: &Comparison) -> String {
         cells
     };
     let rows: Vec<Vec<String>> = comparison.runs.iter().enumerate().map(row).collect();
-    table(&head, &rows)
+    sortable(&head, &rows)
         + &remark(
             "Scores are of the posterior, the average of the samples after the burn-in that share \
              their chain's final mask, on the same test data. Pruned: of all parameters. Front: no other run is better \
@@ -112,7 +197,7 @@ fn runs(comparison: &Comparison) -> String {
 }
 
 fn costs(comparison: &Comparison) -> String {
-    let head = ["Run", "Network", "Seed", "Multiply-adds", "Bytes", "Seconds", "Memory", "Device"];
+    let head = ["Run", "Network", "Multiply-adds", "Bytes", "Seconds", "Memory", "Device"];
     let row = |(at, run): (usize, &Entry)| -> Vec<String> {
         let left = |amounts: fn(&Evaluated) -> (f64, f64), show: fn(f64) -> String| {
             run.evaluated.as_ref().map_or_else(
@@ -127,7 +212,6 @@ fn costs(comparison: &Comparison) -> String {
         vec![
             name(comparison, at),
             run.model.clone(),
-            run.seed.to_string(),
             left(|found| found.multiply_adds, quantity),
             left(|found| found.bytes, |bytes| human_bytes(bytes as u64)),
             number_or_nothing(run.seconds),
@@ -140,7 +224,7 @@ fn costs(comparison: &Comparison) -> String {
         Some(Subject::Images) => "of the smaller network without dead channels",
         _ => "of the weights that are kept",
     };
-    table(&head, &rows)
+    sortable(&head, &rows)
         + &remark(&format!(
             "Multiply-adds of a prediction and bytes: {left}, and their share of the whole network. \
              Seconds: of all epochs with the evaluation after them. Memory: weights, state and masks \
@@ -199,7 +283,8 @@ fn plots(comparison: &Comparison) -> Result<String> {
     Ok(html
         + &remark(
             "A dot is a run, with its number in the table. The line is the Pareto front: a run on it \
-             is not beaten by any other in both things at once.",
+             is not beaten by any other in both things at once. A cross is the mean of runs that \
+             differ only in the seed, and a standard deviation to each side.",
         ))
 }
 
@@ -213,8 +298,17 @@ impl Trade {
         if known.is_empty() {
             return Ok(None);
         }
-        let x = Axis::linear(known.iter().map(|p| p.0));
-        let mut y = Axis::linear(known.iter().map(|p| p.1));
+        let bars: Vec<Mark> =
+            comparison.groups.iter().flat_map(|group| error_bars(group, &points)).collect();
+        let ends = || {
+            let of = |bar: &Mark| match bar {
+                Mark::Line { points, .. } => points.clone(),
+                _ => Vec::new(),
+            };
+            bars.iter().flat_map(of).chain(known.iter().copied())
+        };
+        let x = Axis::linear(ends().map(|p| p.0));
+        let mut y = Axis::linear(ends().map(|p| p.1));
         if self.y_share {
             y = Axis::between(y.low, y.high.min(1.0).max(y.low + 1e-3));
         }
@@ -228,17 +322,23 @@ impl Trade {
         let mut keys = Vec::new();
         for (at, run) in comparison.runs.iter().enumerate() {
             let Some(place) = points[at] else { continue };
-            let number = methods.iter().position(|m| *m == run.method).unwrap_or_else(|| {
+            let colour = methods.iter().position(|m| *m == run.method).unwrap_or_else(|| {
                 methods.push(&run.method);
                 methods.len() - 1
             });
-            let ink = Ink::Series((number % usize::from(SERIES)) as u8);
+            let ink = Ink::Series((colour % usize::from(SERIES)) as u8);
             if keys.len() < methods.len() {
                 keys.push(Key::new("dot", ink, run.method.clone()));
             }
             plot.marks.push(Mark::Dots { points: vec![place], ink, radius: 4.0 });
             plot.marks.push(Mark::Text { at: place, text: (at + 1).to_string(), centred: false });
+            let told =
+                format!("{}: {} {}, {}", name(comparison, at), self.x_name, number(place.0), {
+                    number(place.1)
+                });
+            plot.told.push((place, told));
         }
+        plot.marks.extend(bars);
         keys.push(Key::new("line", Ink::Muted, "Pareto front"));
         let about = if methods.len() > usize::from(SERIES) {
             format!("{} Methods share colours: see the numbers.", self.about)
@@ -247,6 +347,18 @@ impl Trade {
         };
         figure(self.title, &plot, &keys, about.trim()).map(Some)
     }
+}
+
+/// A cross through the mean of a group, one standard deviation long to each side.
+fn error_bars(group: &Group, points: &[Option<(f64, f64)>]) -> Vec<Mark> {
+    let known: Vec<(f64, f64)> = group.runs.iter().filter_map(|run| points[*run]).collect();
+    let of = |values: Vec<f64>| OverSeeds::of("", &values).and_then(|of| Some((of.mean, of.sd?)));
+    let across = of(known.iter().map(|p| p.0).collect());
+    let up = of(known.iter().map(|p| p.1).collect());
+    let (Some((x, dx)), Some((y, dy))) = (across, up) else { return Vec::new() };
+    [[(x - dx, y), (x + dx, y)], [(x, y - dy), (x, y + dy)]]
+        .map(|line| Mark::line(&line, Ink::Text).with(1.5, 0.9))
+        .to_vec()
 }
 
 /// The front as stairs: between two of its runs there is nothing better than one of them.
@@ -266,8 +378,9 @@ fn stairs(front: &[(f64, f64)], x: compare::Axis) -> Vec<(f64, f64)> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::check_tags;
+    use super::super::tests::{check_tags, without_script};
     use super::*;
+    use crate::compare::Course;
 
     fn run(name: &str, method: &str, accuracy: f64, sparsity: f64) -> Entry {
         Entry {
@@ -293,12 +406,22 @@ mod tests {
             seconds: Some(60.0 * accuracy),
             memory_bytes: 13 << 20,
             device: "cpu".to_owned(),
+            course: Course { loss: vec![(1.0, 2.0), (20.0, 1.0)], ..Course::default() },
         }
     }
 
     fn comparison(runs: Vec<Entry>) -> Comparison {
         let data = "shapes".to_owned();
-        let mut all = Comparison { data, subject: Some(Subject::Images), runs, front: Vec::new() };
+        let group = |run: usize| Group { runs: vec![run], scores: Vec::new() };
+        let mut all = Comparison {
+            data,
+            subject: Some(Subject::Images),
+            groups: (0..runs.len()).map(group).collect(),
+            runs,
+            front: Vec::new(),
+            differences: Vec::new(),
+            split_by_seed: false,
+        };
         let sparsity: Value = |run| Some(run.evaluated.as_ref()?.sparsity);
         all.front = all.front_of((compare::Axis::MoreIsBetter, sparsity), all.score());
         all
@@ -332,9 +455,12 @@ mod tests {
             "Accuracy against time",
             "Accuracy against memory",
             "Pareto front",
+            "Curves over each other",
+            "Training loss",
         ] {
             assert!(page.contains(part), "`{part}` is missing");
         }
+        let page = without_script(&page);
         assert!(!page.contains("NaN") && !page.contains("<late>"));
     }
 
@@ -344,7 +470,7 @@ mod tests {
         (only.finished, only.epochs_done, only.evaluated) = (false, 0, None);
         let page = html(&comparison(vec![only])).unwrap();
         check_tags(&page);
-        assert!(page.contains("None of the runs can be compared yet") && !page.contains("<svg"));
+        assert!(page.contains("None of the runs can be compared yet") && !page.contains("against"));
     }
 
     #[test]

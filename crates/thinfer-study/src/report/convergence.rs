@@ -4,13 +4,13 @@ use thinfer_data::Result;
 use thinfer_run::evaluate::{Agreement, Convergence, SampleTrace};
 
 use super::axis::Axis;
-use super::page::{Key, figure, figures, number_or_nothing, paragraph, section, table};
+use super::page::{Key, Section, figure, figures, number_or_nothing, paragraph, section, table};
 use super::plots::{Ink, Mark, Plot, SERIES};
 
 /// The section about convergence; a method that adds no noise has none.
-pub(super) fn section_of(found: &Convergence, adds_noise: bool) -> Result<String> {
+pub(super) fn section_of(found: &Convergence, adds_noise: bool) -> Result<Option<Section>> {
     if !adds_noise || found.traces.is_empty() {
-        return Ok(String::new());
+        return Ok(None);
     }
     let row = |of: &str, agreement: Option<Agreement>| {
         let cell = |value: fn(&Agreement) -> Option<f64>| {
@@ -28,7 +28,7 @@ pub(super) fn section_of(found: &Convergence, adds_noise: bool) -> Result<String
     let html = table(&head.each_ref().map(String::as_str), &rows)
         + &paragraph(&format!("Convergence: {}.", found.sentence()))
         + &figures(&traces(found)?);
-    Ok(section("convergence", "Do the samples agree?", &html))
+    Ok(Some(section("convergence", "Do the samples agree?", html)))
 }
 
 fn traces(found: &Convergence) -> Result<Vec<String>> {

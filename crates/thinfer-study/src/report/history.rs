@@ -7,24 +7,26 @@ use super::behaviour::clipping;
 use super::chains::{Chains, Course, WIDE, heights};
 use super::frozen;
 use super::of_table::TableRun;
-use super::page::{Key, count, figure, figures, paragraph, plural, section};
+use super::page::{Key, Section, count, figure, figures, paragraph, plural, section};
 use super::plots::{Ink, Mark};
 
 /// The sections about the course of the run.
-pub(super) fn sections(run: &TableRun<'_>) -> Result<String> {
+pub(super) fn sections(run: &TableRun<'_>) -> Result<Vec<Section>> {
     let chains = Chains::new(run.results);
     if chains.are_blank() {
         let nothing = paragraph("The run has no history yet: it stopped before its first record.");
         return Ok(["loss", "schedule", "pruning"]
             .into_iter()
             .zip(["Loss", "Schedule", "Pruning"])
-            .map(|(id, title)| section(id, title, &nothing))
+            .map(|(id, title)| section(id, title, nothing.clone()))
             .collect());
     }
     let history = History { run, chains };
-    Ok(section("loss", "Loss", &history.loss()?)
-        + &section("schedule", "Schedule", &history.schedule()?)
-        + &section("pruning", "Pruning", &history.pruning()?))
+    Ok(vec![
+        section("loss", "Loss", history.loss()?),
+        section("schedule", "Schedule", history.schedule()?),
+        section("pruning", "Pruning", history.pruning()?),
+    ])
 }
 
 struct History<'a> {

@@ -8,7 +8,9 @@ mod behaviour;
 mod chains;
 pub mod comparison;
 mod convergence;
+mod curves;
 mod drawing;
+mod effects;
 pub mod figures;
 mod frozen;
 mod history;
@@ -17,8 +19,10 @@ mod of_table;
 mod origin;
 mod page;
 mod plots;
+mod points;
 mod prediction;
 mod raster;
+mod selection;
 mod summary;
 mod unfinished;
 mod variables;
@@ -28,13 +32,18 @@ use thinfer_run::evaluated::Evaluated;
 use thinfer_run::run::Run;
 
 use self::of_table::TableRun;
+use crate::select::Selected;
 
-/// The report of a run, as the text of an HTML file. `evaluated` must be that of the same run.
-pub fn of_run(run: &Run, evaluated: &Evaluated) -> Result<String> {
+/// The report of a run, as the text of an HTML file. `evaluated` must be that of the same run, and
+/// so must `selection`, where its variables were selected.
+pub fn of_run(run: &Run, evaluated: &Evaluated, selection: Option<&Selected>) -> Result<String> {
     let Run { info, data, results, seconds } = run;
     match (data, evaluated) {
         (Data::Table(data), Evaluated::Table(found)) => {
-            of_table::html(&TableRun { info, data, results, seconds: *seconds }, found)
+            let run = TableRun { info, data, results, seconds: *seconds };
+            // A file of another run may lie in the folder.
+            let selection = selection.filter(|found| found.selected == data.names);
+            of_table::html(&run, found, selection)
         }
         (Data::Images(data), Evaluated::Images(found)) => images::of_run(run, data, found),
         _ => Err(Error::Data("the evaluation is of another run; evaluate this one".into())),
@@ -79,8 +88,32 @@ mod tests {
         (run, evaluation)
     }
 
+    /// The page without its own script and policy, which must be there once, and without the name
+    /// of SVG.
+    pub(super) fn without_script(html: &str) -> String {
+        let script = format!("<script>{}</script>\n", page::SCRIPT);
+        let policy = "<meta http-equiv=\"Content-Security-Policy\" content=\"";
+        assert_eq!((html.matches(&script).count(), html.matches(policy).count()), (1, 1));
+        let local = html.replace(&script, "").replace(policy, "<meta content=\"");
+        local.replace("xmlns=\"http://www.w3.org/2000/svg\"", "")
+    }
+
+    /// The script runs where its policy names its checksum, and says nothing of other places.
+    #[test]
+    fn the_policy_of_the_page_is_that_of_its_script() {
+        use base64::Engine as _;
+        let digest = ring::digest::digest(&ring::digest::SHA256, page::SCRIPT.as_bytes());
+        let sum = base64::engine::general_purpose::STANDARD.encode(digest);
+        assert!(page::POLICY.contains(&format!("script-src 'sha256-{sum}'")), "{sum}");
+        for outside in ["http", "//www", "fetch", "import", "innerHTML", "</"] {
+            assert!(!page::SCRIPT.contains(outside), "{outside}");
+        }
+    }
+
     /// Tags that are open, checked against every closing tag; the page must end with none.
     pub(super) fn check_tags(html: &str) {
+        let html = without_script(html);
+        let html = html.as_str();
         let mut open: Vec<&str> = Vec::new();
         let mut rest = html;
         while let Some(at) = rest.find('<') {
@@ -107,11 +140,11 @@ mod tests {
         check_tags(html);
         let ids = [
             "key-figures",
+            "variables",
+            "prediction",
             "loss",
             "schedule",
             "pruning",
-            "variables",
-            "prediction",
             "behaviour",
             "origin",
         ];
@@ -121,17 +154,17 @@ mod tests {
             let at = html[from..].find(&section).unwrap_or_else(|| panic!("no {section} in order"));
             from += at;
         }
-        let local = html.replace("xmlns=\"http://www.w3.org/2000/svg\"", "");
+        let local = without_script(html);
         for outside in ["http", "//", "<script", "<link", "@import", "url(", "src="] {
             assert!(!local.contains(outside), "the page refers to something outside: {outside}");
         }
         for broken in ["NaN", "\"inf", ">inf"] {
-            assert!(!html.contains(broken), "{broken} in the page");
+            assert!(!local.contains(broken), "{broken} in the page");
         }
     }
 
     fn report(run: &Run, evaluation: &Evaluation) -> String {
-        let text = of_run(run, &Evaluated::Table(Box::new(evaluation.clone()))).unwrap();
+        let text = of_run(run, &Evaluated::Table(Box::new(evaluation.clone())), None).unwrap();
         check_page(&text);
         text
     }

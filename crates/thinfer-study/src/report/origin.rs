@@ -4,13 +4,13 @@ use thinfer_data::Result;
 use thinfer_run::config::Config;
 
 use super::of_table::TableRun;
-use super::page::{bullets, count, element, escape, number, paragraph, section, table};
+use super::page::{Section, bullets, count, element, escape, number, paragraph, section, table};
 
 /// The command that repeats a run.
 const REPEAT: &str = "thinfer train config.toml --out again";
 
 /// The section about the origin of the run.
-pub(super) fn section_of(run: &TableRun<'_>) -> Result<String> {
+pub(super) fn section_of(run: &TableRun<'_>) -> Result<Section> {
     let info = run.info;
     let (train, validation, test) = info.rows;
     let mut rows = vec![
@@ -31,7 +31,7 @@ pub(super) fn section_of(run: &TableRun<'_>) -> Result<String> {
     if run.seconds > 0.0 {
         rows.push(vec!["Seconds of training".to_owned(), number(run.seconds)]);
     }
-    Ok(section("origin", "How it was made", &repeat(&rows, &info.notes, &info.config)?))
+    Ok(section("origin", "How it was made", repeat(&rows, &info.notes, &info.config)?))
 }
 
 /// A table of facts, notes about the data, and what to do to have the run again.
@@ -40,7 +40,7 @@ pub(super) fn repeat(facts: &[Vec<String>], notes: &[String], config: &Config) -
         [] => String::new(),
         notes => element("h3", "Notes about the data") + &bullets("notes", notes),
     };
-    let toml = element("pre", &escape(&config.to_toml()?));
+    let toml = element("pre tabindex=\"0\"", &escape(&config.to_toml()?));
     let html = [
         table(&[], facts),
         notes,

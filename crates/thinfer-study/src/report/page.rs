@@ -156,6 +156,15 @@ pub(super) fn bullets(class: &str, items: &[String]) -> String {
 
 /// A table: the first cell of each row names it.
 pub(super) fn table(head: &[&str], rows: &[Vec<String>]) -> String {
+    table_of("table", head, rows)
+}
+
+/// A table of things of one kind, which a reader may want in another order.
+pub(super) fn sortable(head: &[&str], rows: &[Vec<String>]) -> String {
+    table_of("table class=\"sortable\"", head, rows)
+}
+
+fn table_of(tag: &str, head: &[&str], rows: &[Vec<String>]) -> String {
     let row = |cells: &Vec<String>| {
         let cell = |(at, text): (usize, &String)| match at {
             0 => element("th scope=\"row\"", &escape(text)),
@@ -165,7 +174,12 @@ pub(super) fn table(head: &[&str], rows: &[Vec<String>]) -> String {
     };
     let rows: Vec<String> = rows.iter().map(row).collect();
     let body = element("tbody", &rows.concat());
-    element("div class=\"wide\"", &element("table", &(table_head(head) + &body)))
+    wide(&element(tag, &(table_head(head) + &body)))
+}
+
+/// What may be wider than the page and is moved by itself, by keys too.
+pub(super) fn wide(html: &str) -> String {
+    element("div class=\"wide\" tabindex=\"0\"", html)
 }
 
 /// The head of a table; nothing without names.
@@ -173,13 +187,66 @@ pub(super) fn table_head<T: AsRef<str>>(names: &[T]) -> String {
     if names.is_empty() {
         return String::new();
     }
-    let name = |name: &T| element("th scope=\"col\"", &escape(name.as_ref()));
+    let name = |name: &T| match name.as_ref() {
+        // A heading that says nothing is none.
+        "" => element("td", ""),
+        name => element("th scope=\"col\"", &escape(name)),
+    };
     element("thead", &element("tr", &names.iter().map(name).collect::<Vec<_>>().concat()))
 }
 
+/// A part of the page with a heading, which the list of contents names.
+pub(super) struct Section {
+    id: &'static str,
+    title: String,
+    body: String,
+}
+
 /// A section with a heading; `body` is HTML.
-pub(super) fn section(id: &str, title: &str, body: &str) -> String {
-    format!("<section id=\"{id}\">\n<h2>{}</h2>\n{body}</section>\n", escape(title))
+pub(super) fn section(id: &'static str, title: impl Into<String>, body: String) -> Section {
+    Section { id, title: title.into(), body }
+}
+
+impl Section {
+    fn html(&self) -> String {
+        let Self { id, title, body } = self;
+        format!("<section id=\"{id}\">\n<h2>{}</h2>\n{body}</section>\n", escape(title))
+    }
+
+    fn link(&self) -> String {
+        let link = format!("<a href=\"#{}\">{}</a>", self.id, escape(&self.title));
+        element("li", &link)
+    }
+}
+
+/// A number that is looked for first.
+pub(super) struct Tile {
+    value: String,
+    name: String,
+}
+
+impl Tile {
+    /// The number with its unit, and what it is.
+    pub(super) fn new(value: impl Into<String>, name: impl Into<String>) -> Self {
+        Self { value: value.into(), name: name.into() }
+    }
+}
+
+/// Numbers beside each other.
+pub(super) fn tiles(all: &[Tile]) -> String {
+    let tile = |Tile { value, name }: &Tile| {
+        element("div", &(element("b", &escape(value)) + &element("span", &escape(name))))
+    };
+    element("div class=\"tiles\"", &all.iter().map(tile).collect::<Vec<_>>().concat())
+}
+
+/// The sections as a list of links.
+fn contents(sections: &[Section]) -> String {
+    if sections.len() < 2 {
+        return String::new();
+    }
+    let links: Vec<String> = sections.iter().map(Section::link).collect();
+    element("nav aria-label=\"Contents\"", &element("ul", &links.concat()))
 }
 
 /// Figures side by side where there is room; each is HTML.
@@ -219,23 +286,33 @@ pub(super) fn figure(title: &str, plot: &Plot, keys: &[Key], about: &str) -> Res
         caption += &element("span class=\"keys\"", &keys.concat());
     }
     let about = if about.is_empty() { String::new() } else { remark(about) };
-    let parts = [element("figcaption", &caption), plot.svg()?, about];
+    let parts = [element("figcaption", &caption), plot.svg_with(keys)?, about];
     Ok(element("figure", &parts.concat()))
 }
 
-/// The whole document; `body` is HTML.
-pub(super) fn document(title: &str, body: &str) -> String {
+/// The whole document; `head` is HTML.
+pub(super) fn document(title: &str, head: &str, sections: &[Section]) -> String {
+    let body: Vec<String> = sections.iter().map(Section::html).collect();
+    let body = [head, &contents(sections), &body.concat()].concat();
     format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <meta name=\"color-scheme\" content=\"light dark\">\n\
-         <title>{}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n{body}</main>\n</body>\n</html>\n",
+         <meta http-equiv=\"Content-Security-Policy\" content=\"{POLICY}\">\n\
+         <title>{}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n{body}</main>\n<script>{SCRIPT}</script>\n</body>\n</html>\n",
         escape(title)
     )
 }
 
 // The series are Okabe and Ito's colours, darkened or lightened until they stand out on the paper.
 const STYLE: &str = include_str!("style.css");
+
+/// Sorts tables and tells the points of plots. The page needs it for nothing else.
+pub(super) const SCRIPT: &str = include_str!("page.js");
+
+/// Nothing is loaded, and no script runs but [`SCRIPT`], which its SHA-256 names.
+pub(super) const POLICY: &str = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; \
+                                 script-src 'sha256-3Nx0W4PUR78uwB07z5RcQ3IySUyK6p5JKwbf71oyXdA='; base-uri 'none'; form-action 'none'";
 
 #[cfg(test)]
 mod tests {
@@ -289,7 +366,8 @@ mod tests {
             paragraph(hostile),
             bullets("notes", &[hostile.into()]),
             table(&[hostile], &[vec![hostile.into(), hostile.into()]]),
-            section("s", hostile, ""),
+            section("s", hostile, String::new()).html(),
+            contents(&[section("s", hostile, String::new()), section("t", "t", String::new())]),
         ] {
             assert!(!html.contains("<b>"), "{html}");
         }

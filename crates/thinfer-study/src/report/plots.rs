@@ -9,7 +9,8 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 use thinfer_data::{Error, Result};
 
 use super::axis::Axis;
-use super::page::escape;
+use super::page::{Key, escape};
+use super::points;
 
 /// Points on one line, at most.
 const MOST_POINTS: usize = 600;
@@ -134,11 +135,13 @@ pub(super) struct Plot {
     /// The horizontal axis.
     pub x: Axis,
     /// What it measures.
-    pub x_name: &'static str,
+    pub x_name: String,
     /// The vertical axis.
     pub y: Axis,
     /// What is in it, from back to front.
     pub marks: Vec<Mark>,
+    /// What places say when the mouse is near; empty where the marks speak for themselves.
+    pub told: Vec<((f64, f64), String)>,
     /// The width in units of the page.
     width: u32,
     /// The height in units of the page.
@@ -151,15 +154,21 @@ pub(super) struct Plot {
 
 impl Plot {
     /// A plot of the usual size.
-    pub(super) fn new(about: impl Into<String>, x: Axis, x_name: &'static str, y: Axis) -> Self {
+    pub(super) fn new(
+        about: impl Into<String>,
+        x: Axis,
+        x_name: impl Into<String>,
+        y: Axis,
+    ) -> Self {
         let longest = y.labels.iter().map(|l| l.1.chars().count()).max().unwrap_or(0) as u32;
         let left = (16 + 8 * longest).max(40);
         Self {
             about: about.into(),
             x,
-            x_name,
+            x_name: x_name.into(),
             y,
             marks: Vec::new(),
+            told: Vec::new(),
             width: WIDTH,
             height: 280,
             left,
@@ -175,8 +184,29 @@ impl Plot {
         self
     }
 
+    /// Where a place of the data lies in the SVG.
+    pub(super) fn pixel(&self, (x, y): (f64, f64)) -> Option<(i64, i64)> {
+        let share = |axis: &Axis, value: f64| {
+            let share = (axis.place(value) - axis.low) / (axis.high - axis.low);
+            (-0.01..=1.01).contains(&share).then_some(share)
+        };
+        let (across, up) = (share(&self.x, x)?, share(&self.y, y)?);
+        let wide = f64::from(self.width - self.left - self.right);
+        let high = f64::from(self.height - TOP - BOTTOM);
+        let x = f64::from(self.left) + wide * across;
+        let y = f64::from(TOP) + high * (1.0 - up);
+        let scale = f64::from(SCALE);
+        Some(((scale * x).round() as i64, (scale * y).round() as i64))
+    }
+
+    /// The plot as SVG, whose points the script of the page can tell by these keys.
+    pub(super) fn svg_with(&self, keys: &[Key]) -> Result<String> {
+        let named = format!("<svg {}", points::attributes(self, keys));
+        Ok(self.svg()?.replacen("<svg ", &named, 1))
+    }
+
     /// The plot as SVG.
-    pub(super) fn svg(&self) -> Result<String> {
+    fn svg(&self) -> Result<String> {
         let mut svg = String::new();
         self.draw(&mut svg).map_err(|problem| {
             Error::Data(format!(
@@ -222,7 +252,7 @@ impl Plot {
             .light_line_style(palette(Ink::Grid).mix(0.0))
             .set_all_tick_mark_size(4 * SCALE);
         if !self.x_name.is_empty() {
-            mesh.x_desc(self.x_name);
+            mesh.x_desc(self.x_name.as_str());
         }
         if !self.x.grid {
             mesh.disable_x_mesh();

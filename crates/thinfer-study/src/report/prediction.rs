@@ -9,10 +9,11 @@ use thinfer_run::evaluate::{LEVEL, reliability};
 use super::axis::Axis;
 use super::of_table::TableRun;
 use super::page::{
-    Key, count, element, escape, figure, figures, level, number, paragraph, percent, plural,
-    remark, section, table, table_head,
+    Key, Section, count, element, escape, figure, figures, level, number, paragraph, percent,
+    plural, remark, section, table, table_head, wide,
 };
-use super::plots::{Ink, Mark, Plot};
+use super::plots::{Ink, Mark, Plot, SERIES};
+use super::variables::shortened;
 
 /// Rows in the plot of intervals, at most.
 const MOST_ROWS: usize = 200;
@@ -24,20 +25,20 @@ const LEVELS: [f64; 10] = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95];
 const CHANCE: f64 = 1.96;
 
 /// The section about predictions.
-pub(super) fn section_of(run: &TableRun<'_>, pit: Option<&Pit>) -> Result<String> {
-    let posterior = run.posterior();
-    let rows = run.data.test.rows();
-    let html = if posterior.members.is_empty() {
-        paragraph("The run has no samples yet, so there is nothing to predict with.")
-    } else if rows == 0 || !run.data.test.has_targets() {
-        paragraph("There are no test rows to compare with.")
-    } else {
-        match posterior.predict(&run.data.test)? {
-            predictive @ Predictive::Regression { .. } => regression(run, &predictive, pit)?,
-            predictive @ Predictive::Classes { .. } => classification(run, &predictive)?,
+pub(super) fn section_of(
+    run: &TableRun<'_>,
+    predictive: Option<&Predictive>,
+    pit: Option<&Pit>,
+) -> Result<Section> {
+    let html = match predictive {
+        Some(predictive @ Predictive::Regression { .. }) => regression(run, predictive, pit)?,
+        Some(predictive @ Predictive::Classes { .. }) => classification(run, predictive)?,
+        None if run.posterior().members.is_empty() => {
+            paragraph("The run has no samples yet, so there is nothing to predict with.")
         }
+        None => paragraph("There are no test rows to compare with."),
     };
-    Ok(section("prediction", "Predictions on the test rows", &html))
+    Ok(section("prediction", "Predictions on the test rows", html))
 }
 
 fn regression(run: &TableRun<'_>, predictive: &Predictive, pit: Option<&Pit>) -> Result<String> {
@@ -191,7 +192,51 @@ fn classification(run: &TableRun<'_>, predictive: &Predictive) -> Result<String>
             (0..*classes).map(|k| k.to_string()).collect()
         }
     };
-    Ok(figures(&[diagram, confusion(&matrix, &levels)]))
+    let mut all = vec![diagram];
+    all.extend(roc_curves(&predictive.mean(), *classes, run.data.test.targets(), &levels)?);
+    all.push(confusion(&matrix, &levels));
+    Ok(figures(&all))
+}
+
+/// The ROC curve of the second of two classes, or of each of more against the others.
+fn roc_curves(
+    mean: &[f64],
+    classes: usize,
+    truth: &[f32],
+    levels: &[String],
+) -> Result<Option<String>> {
+    let shown = if classes == 2 { 1..2 } else { 0..classes.min(usize::from(SERIES)) };
+    let curves: Vec<(usize, metrics::Roc)> = shown
+        .filter_map(|class| Some((class, metrics::roc(mean, classes, truth, class)?)))
+        .collect();
+    if curves.is_empty() {
+        return Ok(None);
+    }
+    let unit = || Axis::between(0.0, 1.0);
+    let about = "Share of a class that is found against the share of the others taken for it";
+    let mut plot = Plot::new(about, unit(), "share of the others above the threshold", unit())
+        .with_equal_axes();
+    plot.marks.push(Mark::line(&[(0.0, 0.0), (1.0, 1.0)], Ink::Muted).with(1.0, 1.0));
+    let mut keys = Vec::new();
+    for (at, (class, roc)) in curves.iter().enumerate() {
+        let ink = Ink::Series(at as u8);
+        plot.marks.push(Mark::line(&roc.points, ink).with(2.0, 1.0));
+        let name = levels.get(*class).map_or_else(|| class.to_string(), |name| shortened(name));
+        keys.push(Key::new("line", ink, format!("{name}, AUC {:.3}", roc.auc)));
+    }
+    keys.push(Key::new("line", Ink::Muted, "chance"));
+    let hidden = classes.saturating_sub(usize::from(SERIES));
+    let about = if classes > 2 && hidden > 0 {
+        format!(
+            "Of {} classes the first {SERIES} are shown, each against all others.",
+            count(classes)
+        )
+    } else if classes > 2 {
+        "Each class against all others.".to_owned()
+    } else {
+        String::new()
+    };
+    figure("ROC: share of the class above the threshold", &plot, &keys, &about).map(Some)
 }
 
 /// Confidence against the share that is right, bin by bin.
@@ -260,7 +305,7 @@ pub(super) fn confusion(matrix: &[Vec<usize>], levels: &[String]) -> String {
     let body = table_head(&head) + &element("tbody", &rows.concat());
     let parts = [
         element("b", "Confusion matrix"),
-        element("div class=\"wide\"", &element("table class=\"confusion\"", &body)),
+        wide(&element("table class=\"confusion\"", &body)),
         remark("The stronger the colour, the larger the share of its row."),
     ];
     element("div", &parts.concat())

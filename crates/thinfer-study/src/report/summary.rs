@@ -1,14 +1,19 @@
 //! The head of the page: what was done, what came out, in a sentence and in tables.
 
+use thinfer_core::metrics;
+use thinfer_core::posterior::Predictive;
 use thinfer_data::Task;
 use thinfer_run::config::{Config, DataKind, Preset};
 use thinfer_run::evaluate::{Evaluation, Scores};
 
 use super::of_table::TableRun;
 use super::page::{
-    count, element, escape, listed, number_or_nothing, paragraph, percent, percent_or_nothing,
-    plural, quantity, remark, section, table, verdict,
+    Section, Tile, count, element, escape, listed, number, number_or_nothing, paragraph, percent,
+    percent_or_nothing, plural, quantity, remark, section, table, tiles, verdict,
 };
+use super::selection::three;
+use super::variables::shortened;
+use crate::select::Selected;
 
 /// Names in a sentence, at most.
 const MOST_NAMES: usize = 12;
@@ -43,11 +48,18 @@ pub(super) fn preset_name(preset: Preset) -> &'static str {
     }
 }
 
-/// Title, sentence and tables. `warnings` is how many the chains gave rise to.
-pub(super) fn head(run: &TableRun<'_>, evaluation: &Evaluation, warnings: usize) -> String {
+/// Title, sentence and the few numbers that are looked for first. `warnings` is how many the chains
+/// gave rise to.
+pub(super) fn head(
+    run: &TableRun<'_>,
+    evaluation: &Evaluation,
+    predictive: Option<&Predictive>,
+    selection: Option<&Selected>,
+    warnings: usize,
+) -> String {
     let title = element("h1", &escape(&title(&run.info.config)));
     let about = element("p class=\"about\"", &escape(&about(run, evaluation)));
-    let sentence = element("p class=\"summary\"", &escape(&sentence(run, evaluation)));
+    let sentence = element("p class=\"summary\"", &escape(&sentence(run, evaluation, selection)));
     let warnings = match warnings {
         0 => String::new(),
         n => {
@@ -55,13 +67,78 @@ pub(super) fn head(run: &TableRun<'_>, evaluation: &Evaluation, warnings: usize)
             element("p", &format!("{link} about this run."))
         }
     };
+    let verdict = verdict(&evaluation.verdict);
+    let tiles = tiles(&numbers(run, evaluation, predictive, selection));
+    [title, verdict, about, sentence, warnings, tiles].concat()
+}
+
+/// Scores, variables and size in tables.
+pub(super) fn key_figures(run: &TableRun<'_>, evaluation: &Evaluation) -> Section {
     let half = |name: &str, table: &str| element("div", &(element("h3", name) + table));
     let variables = half("Variables", &selection(run, evaluation));
     let columns = variables + &half("Size", &size(evaluation));
     let figures = scores(evaluation) + &element("div class=\"columns\"", &columns);
-    let verdict = verdict(&evaluation.verdict);
-    let figures = section("key-figures", "Key figures", &figures);
-    [title, verdict, about, sentence, warnings, figures].concat()
+    section("key-figures", "Key figures", figures)
+}
+
+/// The numbers that are looked for first.
+fn numbers(
+    run: &TableRun<'_>,
+    evaluation: &Evaluation,
+    predictive: Option<&Predictive>,
+    selection: Option<&Selected>,
+) -> Vec<Tile> {
+    let (scores, truth) = (&evaluation.posterior, run.data.test.targets());
+    let mean = predictive.map(Predictive::mean);
+    let mut all = match evaluation.task {
+        Task::Regression => {
+            let sd = run.data.schema.target_scale().1;
+            let mae = mean.as_ref().and_then(|mean| metrics::mae(mean, truth)).map(|mae| mae * sd);
+            let r2 = mean.as_ref().and_then(|mean| metrics::r2(mean, truth));
+            let unit = format!("in units of {}", shortened(&run.data.schema.target_name));
+            vec![
+                Tile::new(
+                    number_or_nothing(scores.mse.map(f64::sqrt)),
+                    format!("root mean squared error, {unit}"),
+                ),
+                Tile::new(number_or_nothing(mae), format!("mean absolute error, {unit}")),
+                Tile::new(three(r2), "R\u{b2}, share of the variance that is explained"),
+                Tile::new(
+                    percent_or_nothing(scores.coverage90),
+                    "of test rows inside their 90\u{a0}% interval",
+                ),
+            ]
+        }
+        Task::Classification => {
+            let classes = run.data.classes;
+            let auc = mean.as_ref().and_then(|mean| metrics::auc(mean, classes, truth));
+            let nats = scores.nll.map(|nll| format!("{} nats", number(nll)));
+            vec![
+                Tile::new(percent_or_nothing(scores.accuracy), "accuracy"),
+                Tile::new(three(auc), "area under the ROC curve"),
+                Tile::new(
+                    nats.unwrap_or_else(|| number_or_nothing(None)),
+                    "log loss of a test row",
+                ),
+                Tile::new(percent_or_nothing(scores.ece), "calibration error"),
+            ]
+        }
+    };
+    let variables = match selection {
+        Some(found) => (found.selected.len(), found.variables),
+        None => (evaluation.selected.len(), run.data.names.len()),
+    };
+    all.push(Tile::new(
+        format!("{} of {}", count(variables.0), count(variables.1)),
+        if selection.is_some() { "variables selected" } else { "variables read" },
+    ));
+    let left = evaluation.size.kept / evaluation.size.parameters.max(1) as f64;
+    if left < 1.0 {
+        all.push(Tile::new(percent(left), "of parameters left"));
+    }
+    let samples = if scores.members == 1 { "posterior sample" } else { "posterior samples" };
+    all.push(Tile::new(count(scores.members), samples));
+    all
 }
 
 fn about(run: &TableRun<'_>, evaluation: &Evaluation) -> String {
@@ -84,11 +161,11 @@ fn about(run: &TableRun<'_>, evaluation: &Evaluation) -> String {
 }
 
 /// What came out, in a sentence.
-fn sentence(run: &TableRun<'_>, evaluation: &Evaluation) -> String {
-    let variables = run.data.names.len();
-    let selected = &evaluation.selected;
+fn sentence(run: &TableRun<'_>, evaluation: &Evaluation, selection: Option<&Selected>) -> String {
+    let variables = selection.map_or(run.data.names.len(), |found| found.variables);
+    let selected = selection.map_or(&evaluation.selected, |found| &found.selected);
     let kind = run.info.config.method.kind;
-    let chosen = if kind.name() != "em-mcmc" && !kind.is_sparse() {
+    let chosen = if selection.is_none() && kind.name() != "em-mcmc" && !kind.is_sparse() {
         let name = kind.name();
         format!("All {} are used, as {name} selects none", plural(variables, "variable"))
     } else if selected.is_empty() {

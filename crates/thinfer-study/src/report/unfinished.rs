@@ -63,10 +63,9 @@ pub fn of_run_without_samples(run: &Run) -> Result<String> {
     } else {
         curves(&chains)?
     };
-    let body = element("h1", &escape(&title))
-        + &paragraph(&about)
-        + &section("course", "The course of the run", &curves);
-    Ok(document(&format!("{title} \u{2013} thinfer"), &body))
+    let head = element("h1", &escape(&title)) + &paragraph(&about);
+    let course = section("course", "The course of the run", curves);
+    Ok(document(&format!("{title} \u{2013} thinfer"), &head, &[course]))
 }
 
 fn curves(chains: &Chains<'_>) -> Result<String> {

@@ -5,7 +5,9 @@ use thinfer_run::evaluate::{Evaluation, Inclusion};
 
 use super::axis::Axis;
 use super::of_table::TableRun;
-use super::page::{Key, count, figure, figures, listed, paragraph, percent, plural, section};
+use super::page::{
+    Key, Section, count, figure, figures, listed, paragraph, percent, plural, section,
+};
 use super::plots::{Ink, Mark, Plot};
 
 /// Bars, at most.
@@ -14,7 +16,7 @@ const MOST_BARS: usize = 30;
 const NAME_WIDTH: usize = 24;
 /// Names in a sentence, at most.
 const MOST_NAMES: usize = 12;
-const BAR_HEIGHT: u32 = 22;
+pub(super) const BAR_HEIGHT: u32 = 22;
 
 /// A variable.
 struct Variable<'a> {
@@ -24,7 +26,7 @@ struct Variable<'a> {
 }
 
 /// The section about variables.
-pub(super) fn section_of(run: &TableRun<'_>, evaluation: &Evaluation) -> Result<String> {
+pub(super) fn section_of(run: &TableRun<'_>, evaluation: &Evaluation) -> Result<Section> {
     match &evaluation.inclusion {
         Some(inclusion) => probabilities(run, inclusion, evaluation.inclusion_difference),
         None => survivals(run, evaluation),
@@ -36,7 +38,7 @@ fn probabilities(
     run: &TableRun<'_>,
     inclusion: &Inclusion,
     difference: Option<f64>,
-) -> Result<String> {
+) -> Result<Section> {
     let truth = run.data.truth.as_deref();
     let variable = |(at, (name, share)): (usize, (_, f64))| Variable {
         name,
@@ -70,7 +72,7 @@ fn probabilities(
             percent(difference)
         )));
     }
-    Ok(section("variables", "Inclusion of variables", &html))
+    Ok(section("variables", "Inclusion of variables", html))
 }
 
 /// What the bars of a plot show.
@@ -96,7 +98,7 @@ const READ: Shown = Shown {
 };
 
 /// How long each variable survived pruning.
-fn survivals(run: &TableRun<'_>, evaluation: &Evaluation) -> Result<String> {
+fn survivals(run: &TableRun<'_>, evaluation: &Evaluation) -> Result<Section> {
     let truth = run.data.truth.as_deref();
     let mut all: Vec<Variable<'_>> = run
         .data
@@ -147,14 +149,13 @@ fn survivals(run: &TableRun<'_>, evaluation: &Evaluation) -> Result<String> {
             listed(&lost, MOST_NAMES)
         )));
     }
-    Ok(section("variables", "Survival of variables", &html))
+    Ok(section("variables", "Survival of variables", html))
 }
 
 fn bar_plot(bars: &[&Variable<'_>], truth_known: bool, shown: &Shown) -> Result<String> {
     let names: Vec<String> = bars.iter().map(|v| shortened(v.name)).collect();
     let mut plot = Plot::new(shown.title, Axis::between(0.0, 1.0), shown.axis, Axis::names(&names));
-    let widest = names.iter().map(|n| width(n)).max().unwrap_or(0) as u32;
-    plot.left = 20 + 8 * widest;
+    plot.left = name_room(&names);
     plot.right = if truth_known { 120 } else { 64 };
     plot.height = 56 + BAR_HEIGHT * bars.len() as u32;
     for (at, variable) in bars.iter().enumerate() {
@@ -177,12 +178,18 @@ fn bar_plot(bars: &[&Variable<'_>], truth_known: bool, shown: &Shown) -> Result<
     figure(&(shown.most)(bars.len()), &plot, &keys, "")
 }
 
+/// The room that names take up at the left of a plot.
+pub(super) fn name_room(names: &[String]) -> u32 {
+    20 + 8 * names.iter().map(|name| width(name)).max().unwrap_or(0) as u32
+}
+
 /// How many columns a name takes up; East Asian characters take two.
 fn width(name: &str) -> usize {
     name.chars().map(|c| if c >= '\u{2e80}' { 2 } else { 1 }).sum()
 }
 
-fn shortened(name: &str) -> String {
+/// A name that fits beside a bar.
+pub(super) fn shortened(name: &str) -> String {
     // Line breaks and the like would be drawn as several lines, or not at all.
     let name: String = name.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     if width(&name) <= NAME_WIDTH {

@@ -8,7 +8,8 @@ use thinfer_data::{Bundle, Task};
 use thinfer_engine::Dataset;
 use thinfer_run::evaluate::{Scores, score};
 
-use super::effect::{row_losses, z};
+use super::scores::{Model, ModelScores};
+use crate::effects::{row_losses, z};
 use crate::linear::LinearModel;
 
 /// The smallest share of a target's variance that counts as noise. Less would need steps too small
@@ -38,6 +39,7 @@ pub(super) struct Scale {
 pub(super) struct Linear {
     pub(super) scale: Scale,
     pub(super) scores: Scores,
+    pub(super) as_model: ModelScores,
     losses: Vec<f64>,
 }
 
@@ -49,9 +51,12 @@ impl Linear {
             Task::Classification => LinearModel::logistic(train, validation, data.classes)?,
         };
         let predictive = predictive(&model, &data.test);
+        let own = data.schema.target_scale();
+        let variables = data.names.len();
         Ok(Self {
             scale: scale(&model, validation),
-            scores: score(&predictive, &data.test, data.schema.target_scale()),
+            scores: score(&predictive, &data.test, own),
+            as_model: ModelScores::of(Model::Linear, variables, &predictive.mean(), data),
             losses: row_losses(&predictive, &data.test),
         })
     }
@@ -128,7 +133,17 @@ mod tests {
             ece: None,
             brier: None,
         };
-        Linear { scale, scores, losses }
+        let as_model = ModelScores {
+            model: Model::Linear,
+            variables: 1,
+            rmse: None,
+            r2: None,
+            mae: None,
+            accuracy: None,
+            auc: None,
+            log_loss: None,
+        };
+        Linear { scale, scores, as_model, losses }
     }
 
     #[test]

@@ -12,33 +12,35 @@
 //! 4. A Bayesian network on the selected variables alone is sampled on all rows but the test part;
 //!    its error there stands beside that of a constant and of a linear model on all variables.
 
-mod effect;
+mod advice;
 mod linear;
 mod others;
+mod refit;
+mod scores;
 mod screen;
 mod settings;
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-use serde::Serialize;
-use thinfer_core::posterior::Posterior;
-use thinfer_core::posterior::Snapshot;
-use thinfer_core::train::{Observer, Setting, run_chains};
+use serde::{Deserialize, Serialize};
+use thinfer_core::train::Observer;
+use thinfer_data::files::read_json;
 use thinfer_data::table::{Rules, Table};
 use thinfer_data::{Bundle, Task, check_holdout};
 use thinfer_data::{Error, Result};
-use thinfer_engine::Dataset;
 use thinfer_run::config::TaskChoice;
 use thinfer_run::evaluate::{self, Scores, score};
-use thinfer_run::experiment::chain_specs;
 
-use crate::selectors::Selector;
-use effect::{row_losses, shuffle_losses, untrained_losses};
-use linear::{Linear, Scale};
+use crate::effects::{Direction, dependence, row_losses, shuffle_losses, untrained_losses};
+use crate::selectors::{Lasso, Selector};
+use linear::Linear;
 pub use others::{Other, PathStep};
-use screen::{Screen, Share, screen};
+pub use refit::{Kept, Place};
+pub use scores::{Model, ModelScores};
+use screen::{Screen, screen};
 pub use settings::Form;
 
 /// Rows of a fold at least: fewer have no standard error.
@@ -75,7 +77,7 @@ impl Default for Options {
 }
 
 /// One selected variable.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Effect {
     /// Its name.
     pub name: String,
@@ -89,36 +91,45 @@ pub struct Effect {
     pub relative_effect: f64,
     /// How far the effect was from chance on rows the chains had not seen, in standard errors.
     pub z: f64,
+    /// What more of it does to the prediction; absent for more than two classes, where each has its
+    /// own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub direction: Option<Direction>,
+    /// By how much the mean prediction changes along the variable, all else as it is: from the 2.5th
+    /// to the 97.5th percentile of a number, from the lowest to the highest where it bends or is a
+    /// category; in the target's units, or as a probability of the second class.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub change: Option<f64>,
 }
 
 /// Errors on the test part.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the names say it")]
 pub struct Heldout {
     pub rows: usize,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mse: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub baseline_mse: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub linear_mse: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accuracy: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub baseline_accuracy: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub linear_accuracy: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub coverage90: Option<f64>,
     pub nll: Option<f64>,
     pub baseline_nll: Option<f64>,
     /// Of classes alone: the linear model has no noise to judge numbers by.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub linear_nll: Option<f64>,
 }
 
 /// What was found.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Selected {
     /// The target.
     pub target: String,
@@ -136,12 +147,16 @@ pub struct Selected {
     pub others: Vec<Other>,
     /// Errors on the test part.
     pub heldout: Heldout,
+    /// The same in the units that people read, of all models: the one on the selected variables,
+    /// where there are any, the linear model and the lasso on all, and the constant.
+    #[serde(default)]
+    pub models: Vec<ModelScores>,
     /// The result in a sentence.
     pub summary: String,
     /// Whether a sum of effects or hidden units predicted the folds better.
     pub form: Form,
-    /// What to do where the linear model on all variables is clearly better.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// What to do where the linear model on all variables is clearly better, or nothing was found.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub advice: Option<String>,
     /// Rows that were used, the test part included.
     pub rows: usize,
@@ -156,7 +171,7 @@ pub struct Selected {
     /// Wall-clock time without reading the table.
     pub seconds: f64,
     /// The version of the program.
-    pub thinfer: &'static str,
+    pub thinfer: String,
 }
 
 /// How a selection is run.
@@ -167,6 +182,17 @@ pub struct Control<'a> {
     pub observer: &'a dyn Observer,
 }
 
+/// The file in the folder of a run that says how its variables were selected.
+pub const SELECTION: &str = "selection.json";
+
+impl Selected {
+    /// What the folder of a run says about its selection; nothing where its variables were not
+    /// selected.
+    pub fn read(folder: &Path) -> Result<Option<Self>> {
+        read_json(&folder.join(SELECTION), "select again with --force, or remove the file")
+    }
+}
+
 /// Selects variables of `table` for `target`.
 pub fn select(
     table: &Table,
@@ -174,34 +200,52 @@ pub fn select(
     options: &Options,
     control: &Control<'_>,
 ) -> Result<Selected> {
+    select_and(table, target, options, control, None).map(|(selected, _)| selected)
+}
+
+/// The same, with the model on the selected variables as a run in a folder, which is the same model
+/// to the bit. There is no run where nothing was selected.
+pub fn select_and_keep(
+    table: &Table,
+    target: &str,
+    options: &Options,
+    control: &Control<'_>,
+    place: &Place<'_>,
+) -> Result<(Selected, Option<Kept>)> {
+    select_and(table, target, options, control, Some(place))
+}
+
+fn select_and(
+    table: &Table,
+    target: &str,
+    options: &Options,
+    control: &Control<'_>,
+    place: Option<&Place<'_>>,
+) -> Result<(Selected, Option<Kept>)> {
     let started = Instant::now();
     let Options { task, holdout, rules, seed, .. } = options;
     let data = Bundle::from_table(table, target, *task, *holdout, rules, *seed)?;
-    let known = join(&data.train, &data.validation)?;
-    check_folds(options.chains, known.rows())?;
+    let whole = data.with_validation_joined()?;
+    check_folds(options.chains, whole.train_rows)?;
     let compare = others::able(&options.compare, &data)?;
     data.notes.iter().for_each(|note| control.observer.notice(note));
     let linear = Linear::fit(&data)?;
     let scale = linear.scale;
-    let screen = screen(&data, &known, scale, options, control)?;
+    let screen = screen(&data, &whole.train, scale, options, control)?;
     let chosen = screen.chosen();
-    let names = |variables: &[usize]| -> Vec<String> {
-        variables.iter().map(|&v| data.names[v].clone()).collect()
-    };
     let baseline = evaluate::baseline(&data);
-    let refitted = if chosen.is_empty() {
-        let losses = untrained_losses(&data.train, &data.test, data.classes);
-        Refitted { scores: baseline.clone(), effects: Vec::new(), losses }
+    let constant_losses = untrained_losses(&data.train, &data.test, data.classes);
+    let Refitted { scores, as_model, mut effects, losses, kept } = if chosen.is_empty() {
+        Refitted::nothing(baseline.clone(), constant_losses.clone())
     } else {
-        refit(&data, &known, &chosen, (&screen, scale), options, control)?
+        let small = whole.with_variables(&chosen);
+        let kept = refit::sample(screen.form, small, table, options, place, control)?;
+        refitted(kept, &chosen, &screen, options.seed)?
     };
-    let Refitted { scores, mut effects, losses } = refitted;
-    let constant = untrained_losses(&data.train, &data.test, data.classes);
     let few = match &chosen[..] {
         [] => None,
         chosen => Some(Linear::fit(&data.with_variables(chosen))?),
     };
-    let advice = linear.advice(&losses, few.as_ref(), &constant, data.classes);
     effects.sort_by(|a, b| b.effect.total_cmp(&a.effect));
     let heldout = Heldout {
         rows: data.test.rows(),
@@ -216,31 +260,60 @@ pub fn select(
         baseline_nll: baseline.nll,
         linear_nll: linear.scores.nll.filter(|_| data.task == Task::Classification),
     };
-    let others = compare
-        .iter()
-        .map(|selector| others::fit(selector, &data, options.seed, control.stop))
-        .collect::<Result<_>>()?;
+    let mut models: Vec<ModelScores> = as_model.into_iter().collect();
+    models.push(linear.as_model.clone());
+    let (others, lasso) = fit_others(&compare, &data, options.seed, control)?;
+    models.extend(lasso);
+    models.push(ModelScores::of(Model::Constant, 0, &scores::constant(&data), &data));
+    let better = linear.advice(&losses, few.as_ref(), &constant_losses, data.classes);
+    let advice = if chosen.is_empty() { advice::of_nothing(&models, better) } else { better };
     control.observer.progress(0, 1000, 1000, None);
-    Ok(Selected {
+    let selected = Selected {
         path: others::path(&screen, &data.names),
         others,
         target: target.to_owned(),
         task: data.task,
-        selected: names(&chosen),
+        selected: chosen.iter().map(|&v| data.names[v].clone()).collect(),
         frequency: data.names.iter().cloned().zip(screen.frequency.iter().copied()).collect(),
         summary: summary(&data, &chosen),
         form: screen.form,
         advice,
         effects,
         heldout,
-        rows: known.rows() + data.test.rows(),
+        models,
+        rows: whole.train_rows + data.test.rows(),
         variables: data.names.len(),
         chains: options.chains,
         seed: options.seed,
         notes: data.notes.clone(),
         seconds: started.elapsed().as_secs_f64(),
-        thinfer: env!("CARGO_PKG_VERSION"),
-    })
+        thinfer: env!("CARGO_PKG_VERSION").to_owned(),
+    };
+    Ok((selected, kept.filter(|_| place.is_some())))
+}
+
+/// The other selectors that were asked for, and the lasso's scores in any case that it can be
+/// fitted.
+fn fit_others(
+    asked: &[Selector],
+    data: &Bundle,
+    seed: u64,
+    control: &Control<'_>,
+) -> Result<(Vec<Other>, Option<ModelScores>)> {
+    let (mut all, mut scores) = (Vec::new(), None);
+    for selector in asked {
+        let (other, as_model) = others::fit(selector, data, seed, control.stop)?;
+        all.push(other);
+        if matches!(selector, Selector::Lasso(_)) {
+            scores = Some(as_model);
+        }
+    }
+    if scores.is_none()
+        && let Ok(lasso) = Selector::Lasso(Lasso::default()).on(data)
+    {
+        scores = Some(others::fit(&lasso, data, seed, control.stop)?.1);
+    }
+    Ok((all, scores))
 }
 
 fn summary(data: &Bundle, chosen: &[usize]) -> String {
@@ -254,66 +327,56 @@ fn summary(data: &Bundle, chosen: &[usize]) -> String {
     }
 }
 
-fn join(a: &Dataset, b: &Dataset) -> Result<Dataset> {
-    let glue = |x: &[f32], y: &[f32]| x.iter().chain(y).copied().collect();
-    let inputs = glue(a.inputs(), b.inputs());
-    Ok(Dataset::new(a.columns(), 1, inputs, glue(a.targets(), b.targets()))?)
-}
-
-/// The network on the selected variables.
+/// The model on the selected variables.
 struct Refitted {
     scores: Scores,
+    as_model: Option<ModelScores>,
     effects: Vec<Effect>,
     /// Of every row of the test part.
     losses: Vec<f64>,
+    kept: Option<Kept>,
 }
 
-fn refit(
-    data: &Bundle,
-    known: &Dataset,
-    chosen: &[usize],
-    (screen, linear): (&Screen, Scale),
-    options: &Options,
-    control: &Control<'_>,
-) -> Result<Refitted> {
-    let whole = Bundle { train: known.clone(), train_rows: known.rows(), ..data.clone() };
-    let small = whole.with_variables(chosen);
-    let config = settings::refitting(screen.form, &small, linear, options)?;
-    let specs = chain_specs(&config, &small)?;
-    let network = specs[0].network.clone();
-    let total = AtomicUsize::new(0);
-    let observer = Share {
-        observer: control.observer,
-        total: &total,
-        from: 700,
-        span: 280,
-        last: AtomicUsize::new(0),
-        chains: 1,
+impl Refitted {
+    /// The constant, where nothing was selected.
+    fn nothing(scores: Scores, losses: Vec<f64>) -> Self {
+        Self { scores, as_model: None, effects: Vec::new(), losses, kept: None }
+    }
+}
+
+/// What the sampled model is worth on the test part, and what each of its variables is.
+fn refitted(kept: Kept, chosen: &[usize], screen: &Screen, seed: u64) -> Result<Refitted> {
+    let posterior = kept.run.posterior();
+    let Some(data) = kept.run.data.table() else {
+        return Err(Error::Data("the run is not on a table; please report this".into()));
     };
-    let setting = Setting::in_memory(control.stop, &observer, 0);
-    let results = run_chains(specs, &small.train, &setting)?;
-    let members: Vec<Snapshot> = results.into_iter().flat_map(|r| r.snapshots).collect();
-    let posterior = Posterior { network, members };
     let scale = data.schema.target_scale();
-    let predictive = posterior.predict(&small.test)?;
-    let scores = score(&predictive, &small.test, scale);
-    let losses = row_losses(&predictive, &small.test);
+    let predictive = posterior.predict(&data.test)?;
+    let as_model = ModelScores::of(Model::Selected, chosen.len(), &predictive.mean(), data);
     let live: Vec<usize> = (0..chosen.len()).collect();
-    let seed = options.seed;
-    let evidence = shuffle_losses(&posterior, &small, &small.test, &live, seed, u32::MAX)?;
+    let evidence = shuffle_losses(&posterior, data, &data.test, &live, seed, u32::MAX)?;
     let unit = if data.task == Task::Regression { scale.1 * scale.1 } else { 1.0 };
-    let effects = chosen
-        .iter()
-        .enumerate()
-        .map(|(at, &variable)| Effect {
-            name: data.names[variable].clone(),
+    let effect = |(at, &variable): (usize, &usize)| -> Result<Effect> {
+        let along = dependence(&posterior, data, at)?.and_then(|found| found.direction());
+        let (direction, change) = along.unzip();
+        Ok(Effect {
+            name: data.names[at].clone(),
             frequency: screen.frequency[variable],
             effect: evidence.mean_increase(at) * unit,
             relative_effect: evidence.mean_increase(at) / evidence.baseline_loss().max(1e-300),
             z: screen.z[variable],
+            direction,
+            change,
         })
-        .collect();
-    Ok(Refitted { scores, effects, losses })
+    };
+    let effects = chosen.iter().enumerate().map(effect).collect::<Result<_>>()?;
+    Ok(Refitted {
+        scores: score(&predictive, &data.test, scale),
+        as_model: Some(as_model),
+        effects,
+        losses: row_losses(&predictive, &data.test),
+        kept: Some(kept),
+    })
 }
 
 /// Refuses more chains than there are folds for.

@@ -2,33 +2,34 @@
 
 use std::sync::atomic::AtomicBool;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use thinfer_data::Bundle;
 use thinfer_data::{Error, Result};
 use thinfer_run::evaluate::score;
 
+use super::scores::{Model, ModelScores};
 use super::screen::Screen;
 use crate::selectors::Selector;
 
 /// What another selector makes of the same training, validation and test rows.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Other {
     /// Its name.
-    pub name: &'static str,
+    pub name: String,
     /// The variables it selects, in the order of the table.
     pub selected: Vec<String>,
     /// Mean squared error on the test part, in the target's units.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mse: Option<f64>,
     /// Share of right classes on the test part.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accuracy: Option<f64>,
     /// Wall-clock time.
     pub seconds: f64,
 }
 
 /// What a threshold on the frequency selects, all else as it is.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PathStep {
     /// Variables are in where their frequency is at least this.
     pub frequency: f64,
@@ -45,24 +46,27 @@ pub(super) fn able(selectors: &[Selector], data: &Bundle) -> Result<Vec<Selector
     selectors.iter().map(able).collect()
 }
 
+/// Fits one, and scores it as a model with so many variables.
 pub(super) fn fit(
     selector: &Selector,
     data: &Bundle,
     seed: u64,
     stop: &AtomicBool,
-) -> Result<Other> {
+) -> Result<(Other, ModelScores)> {
     let found = selector.fit(data, seed, stop)?;
     let predictive = found.predictor.predict(&data.test)?;
     let scores = score(&predictive, &data.test, data.schema.target_scale());
     let mut variables: Vec<usize> = found.columns.iter().map(|&c| data.groups[c]).collect();
     variables.dedup();
-    Ok(Other {
-        name: selector.name(),
+    let as_model = ModelScores::of(Model::Lasso, variables.len(), &predictive.mean(), data);
+    let other = Other {
+        name: selector.name().to_owned(),
         selected: variables.iter().map(|&v| data.names[v].clone()).collect(),
         mse: scores.mse,
         accuracy: scores.accuracy,
         seconds: found.seconds,
-    })
+    };
+    Ok((other, as_model))
 }
 
 /// From every variable that any chain included and that passes the test on unseen rows, to those

@@ -11,10 +11,10 @@ use thinfer_engine::noise::{Key, Stream};
 use thinfer_run::evaluate::live_variables;
 use thinfer_run::experiment::chain_specs;
 
-use super::effect::{Evidence, critical_value, shuffle_losses};
 use super::linear::Scale;
 use super::settings::{self, Form};
 use super::{Control, Options};
+use crate::effects::{Evidence, critical_value, shuffle_losses};
 
 /// What the screening chains say about every variable.
 pub(super) struct Screen {

@@ -6,10 +6,10 @@
 //! precisions δ, with steps that are as stable as for s² = 1. Leaving out s² would take the prior
 //! for 1/s² times as strong, and then weak effects beside strong ones are pruned.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use thinfer_core::posterior::Snapshot;
 use thinfer_data::Result;
-use thinfer_data::{Bundle, Task};
+use thinfer_data::{Bundle, DataConfig, Task};
 use thinfer_engine::Dataset;
 use thinfer_run::config::Config;
 
@@ -20,8 +20,8 @@ use super::linear::Scale;
 const SCREEN_STEPS: usize = 7500;
 /// Steps before a screening chain begins to prune.
 const WARM_UP_STEPS: usize = 2000;
-/// Steps of a chain on the selected variables.
-const REFIT_STEPS: usize = 12_000;
+/// Time that the model on the selected variables may take on two cores, about.
+const REFIT_SECONDS: f64 = 60.0;
 /// Prior precision δ₁ of a weight of a network with hidden units whose group is in the slab.
 const SLAB_PRECISION: f64 = 10.0;
 /// Prior precision δ₀ of a weight of a network with hidden units whose group is in the spike.
@@ -30,13 +30,11 @@ const SPIKE_PRECISION: f64 = 400.0;
 const LARGEST_DECAY: f64 = 10.0;
 /// The spike's weight decay of the linear form, as a share of the curvature of the loss.
 const LINEAR_SPIKE: f64 = 0.5;
-/// The variance of the noise below which the network on the selected variables takes smaller steps.
-const SLOW_NOISE: f64 = 0.05;
 /// Rows a step, at most.
 const BATCH: usize = 1024;
 
 /// What the function may be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Form {
     /// A network with hidden units.
@@ -150,39 +148,23 @@ pub(super) fn screening(
     Config::parse("", &settings)
 }
 
-/// Algorithm 2 at the temperature of the posterior, where there are hidden units with more of them.
-pub(super) fn refitting(
-    form: Form,
-    data: &Bundle,
-    scale: Scale,
-    options: &Options,
-) -> Result<Config> {
-    let rows = data.train_rows;
-    // A learned noise divides the loss by its variance, and so multiplies its curvature.
-    let slower = (scale.noise / SLOW_NOISE).min(1.0);
-    // Effects on a logit are as large as it is flat; hidden units keep theirs near 1.
-    let (hidden, precision) = match form {
-        Form::Hidden => ("model.hidden=[20, 10]", 1.0),
-        Form::Linear => ("model.hidden=[]", scale.curvature),
-    };
-    let settings = [
+/// The model on the selected variables: what a table has by default, and without hidden units in the
+/// linear form. Rows say of `data` which table, which columns and which rows.
+pub(super) fn refitting(form: Form, data: DataConfig, options: &Options) -> Result<Config> {
+    let mut settings = vec![
         format!("seed={}", options.seed),
+        "data.kind=table".into(),
+        // What is known of the data takes the place of these.
+        "data.path=table".into(),
+        "data.target=target".into(),
         format!("chains={}", options.chains),
-        "method.kind=sghmc".into(),
-        hidden.into(),
-        "model.activation=tanh".into(),
-        "model.noise=learned".into(),
-        "model.noise_sigma=0.7".into(),
-        "method.beta1=0.9".into(),
-        "method.clip=10.0".into(),
-        format!("prior.weight_decay={}", precision / rows as f64),
-        format!("schedule.step_size.value={}", 0.02 * slower),
-        "schedule.step_size.cycles=3".into(),
-        format!("train.epochs={}", epochs(rows, REFIT_STEPS)),
-        format!("train.batch={}", BATCH.min(rows)),
-        "train.samples_per_cycle=5".into(),
+        format!("method.budget_seconds={REFIT_SECONDS}"),
     ];
-    Config::parse("", &settings)
+    if form == Form::Linear {
+        settings.push("model.hidden=[]".into());
+    }
+    let config = Config::parse("", &settings)?;
+    Ok(Config { data, ..config })
 }
 
 #[cfg(test)]

@@ -6,14 +6,15 @@ use thinfer_run::images::{ImageEvaluation, LayerSize};
 
 use super::super::axis::Axis;
 use super::super::page::{
-    Key, count, element, figure, figures, number, percent, remark, section, table,
+    Key, Section, count, element, figure, figures, number, percent, remark, section, sortable,
+    table,
 };
 use super::super::plots::{Ink, Mark, Plot};
 
 const ROW_HEIGHT: u32 = 36;
 
 /// The section about layers.
-pub(super) fn section_of(evaluation: &ImageEvaluation, saving: Option<&Saving>) -> Result<String> {
+pub(super) fn section_of(evaluation: &ImageEvaluation, saving: Option<&Saving>) -> Result<Section> {
     let layers = evaluation.sizes.first().map_or(&[][..], |size| &size.layers);
     let mut html = figures(&[bars(layers)?]);
     let head =
@@ -32,14 +33,14 @@ pub(super) fn section_of(evaluation: &ImageEvaluation, saving: Option<&Saving>) 
             ]
         })
         .collect();
-    let numbers = element("summary", "All layers in numbers") + &table(&head, &rows);
+    let numbers = element("summary", "All layers in numbers") + &sortable(&head, &rows);
     html += &element("details", &numbers);
     if evaluation.sizes.len() > 1 {
         html += &remark("Of the first chain.");
     }
     let several = evaluation.sizes.len() > 1;
     html += &saving.map_or(String::new(), |saving| cut_down(saving, several));
-    Ok(section("channels", "Live channels", &html))
+    Ok(section("channels", "Live channels", html))
 }
 
 /// The network with zeros in it beside the smaller one that is the same function.
@@ -75,7 +76,7 @@ fn cut_down(saving: &Saving, several: bool) -> String {
             .iter()
             .map(|l| vec![l.name.clone(), count(l.masked), count(l.of), l.reason.to_owned()])
             .collect();
-        let list = element("summary", "What is masked and stays") + &table(&head, &rows);
+        let list = element("summary", "What is masked and stays") + &sortable(&head, &rows);
         html += &element("details", &list);
     }
     html

@@ -6,16 +6,16 @@ use super::super::axis::Axis;
 use super::super::behaviour::clipping;
 use super::super::chains::{Chains, Course, WIDE, heights};
 use super::super::frozen;
-use super::super::page::{Key, figure, figures, paragraph, percent, section};
+use super::super::page::{Key, Section, figure, figures, paragraph, percent, section};
 use super::super::plots::{Ink, Mark, Plot};
 use super::ImageReport;
 
 /// The section about the course of the run.
-pub(super) fn section_of(report: &ImageReport<'_>) -> Result<String> {
+pub(super) fn section_of(report: &ImageReport<'_>) -> Result<Section> {
     let chains = Chains::new(report.results);
     if chains.are_blank() {
         let text = "The run has no history yet: it stopped before its first record.";
-        return Ok(section("course", "The course of the run", &paragraph(text)));
+        return Ok(section("course", "The course of the run", paragraph(text)));
     }
     let mut all = vec![loss(&chains)?];
     all.extend(accuracy(&chains)?);
@@ -26,7 +26,7 @@ pub(super) fn section_of(report: &ImageReport<'_>) -> Result<String> {
     let clipped = clipping(report.results, report.config, report.evaluation.images.0);
     let frozen = frozen::of_chains(report.results, report.config);
     let html = figures(&all) + &paragraph(&clipped) + &frozen;
-    Ok(section("course", "The course of the run", &html))
+    Ok(section("course", "The course of the run", html))
 }
 
 fn loss(chains: &Chains<'_>) -> Result<String> {

@@ -3,12 +3,14 @@
 use thinfer_run::images::{Amounts, ImageEvaluation, ImageScores};
 
 use super::super::page::{
-    count, element, escape, number, paragraph, percent, plural, remark, section, table, verdict,
+    Section, Tile, count, element, escape, number, paragraph, percent, plural, remark, section,
+    sortable, table, verdict,
 };
 use super::super::summary::{preset_name, title};
 use super::ImageReport;
 
-/// Title, sentence and tables. `warnings` is how many the run gave rise to.
+/// Title, sentence and the few numbers that are looked for first. `warnings` is how many the run
+/// gave rise to.
 pub(super) fn head(report: &ImageReport<'_>, warnings: usize) -> String {
     let title = element("h1", &escape(&title(report.config)));
     let about = element("p class=\"about\"", &escape(&about(report)));
@@ -20,10 +22,13 @@ pub(super) fn head(report: &ImageReport<'_>, warnings: usize) -> String {
             element("p", &format!("{link} about this run."))
         }
     };
-    let figures = tiles(report.evaluation) + &scores(report.evaluation) + &size(report.evaluation);
     let verdict = report.evaluation.verdict.as_ref().map_or_else(String::new, verdict);
-    let figures = section("key-figures", "Key figures", &figures);
-    [title, verdict, about, sentence, warnings, figures].concat()
+    [title, verdict, about, sentence, warnings, tiles(report.evaluation)].concat()
+}
+
+/// Scores and sizes in tables.
+pub(super) fn key_figures(evaluation: &ImageEvaluation) -> Section {
+    section("key-figures", "Key figures", scores(evaluation) + &size(evaluation))
 }
 
 fn about(report: &ImageReport<'_>) -> String {
@@ -73,24 +78,20 @@ fn standard_error(evaluation: &ImageEvaluation) -> f64 {
     (p * (1.0 - p) / evaluation.images.1.max(1) as f64).sqrt()
 }
 
-/// The few numbers that are looked for first.
 fn tiles(evaluation: &ImageEvaluation) -> String {
     let scores = &evaluation.posterior;
-    let tile = |value: String, name: &str| {
-        element("div", &(element("b", &escape(&value)) + &element("span", &escape(name))))
-    };
     let mut all = vec![
-        tile(percent(scores.accuracy), "accuracy"),
-        tile(number(scores.nll), "negative log-likelihood"),
-        tile(number(scores.ece), "calibration error"),
+        Tile::new(percent(scores.accuracy), "accuracy"),
+        Tile::new(format!("{} nats", number(scores.nll)), "negative log-likelihood an image"),
+        Tile::new(percent(scores.ece), "calibration error"),
     ];
     if let Some(size) = evaluation.sizes.first() {
-        all.push(tile(percent(size.sparsity.value()), "of parameters pruned"));
-        all.push(tile(left(size.multiply_adds), "of multiply-adds left"));
+        all.push(Tile::new(percent(size.sparsity.value()), "of parameters pruned"));
+        all.push(Tile::new(left(size.multiply_adds), "of multiply-adds left"));
     }
     let samples = if scores.members == 1 { "posterior sample" } else { "posterior samples" };
-    all.push(tile(count(scores.members), samples));
-    element("div class=\"tiles\"", &all.concat())
+    all.push(Tile::new(count(scores.members), samples));
+    super::super::page::tiles(&all)
 }
 
 /// The share that whole channels leave.
@@ -172,7 +173,7 @@ fn size(evaluation: &ImageEvaluation) -> String {
 }
 
 /// The table of snapshots.
-pub(super) fn snapshots(evaluation: &ImageEvaluation) -> String {
+pub(super) fn snapshots(evaluation: &ImageEvaluation) -> Section {
     let head = [
         "Epoch",
         "Chain",
@@ -205,10 +206,10 @@ pub(super) fn snapshots(evaluation: &ImageEvaluation) -> String {
             ]
         })
         .collect();
-    let html = table(&head, &rows)
+    let html = sortable(&head, &rows)
         + &remark(
             "Each snapshot by itself. Those that are averaged make up the posterior: with the final \
              mask, after the burn-in, and as many of each chain.",
         );
-    section("snapshots", "Snapshots", &html)
+    section("snapshots", "Snapshots", html)
 }

@@ -6,8 +6,8 @@ use thinfer_run::images::{ForeignScores, ImageEvaluation};
 
 use super::super::axis::Axis;
 use super::super::page::{
-    Key, count, element, escape, figure, figures, number, paragraph, percent, remark, section,
-    table,
+    Key, Section, count, element, escape, figure, figures, number, paragraph, percent, remark,
+    section, sortable, table,
 };
 use super::super::plots::{Ink, Mark, Plot};
 use super::super::prediction::{MOST_CLASSES, confusion, reliability_diagram};
@@ -19,7 +19,7 @@ const MOST_ROWS: usize = 10;
 const CELL: usize = 10;
 
 /// The sections about predictions.
-pub(super) fn sections(report: &ImageReport<'_>) -> Result<String> {
+pub(super) fn sections(report: &ImageReport<'_>) -> Result<Vec<Section>> {
     let evaluation = report.evaluation;
     let calibrated =
         figures(&[reliability_diagram(&evaluation.reliability)?, risk_coverage(evaluation)?]);
@@ -29,16 +29,15 @@ pub(super) fn sections(report: &ImageReport<'_>) -> Result<String> {
         number(evaluation.posterior.ece),
         number(evaluation.posterior.ece_equal_mass)
     );
-    let mut html = section(
-        "calibration",
-        "Calibration, and what refusing gains",
-        &(paragraph(&masses) + &calibrated),
-    );
-    html += &section("confusion", "Confusions", &confusions(evaluation));
+    let title = "Calibration, and what refusing gains";
+    let mut all = vec![
+        section("calibration", title, paragraph(&masses) + &calibrated),
+        section("confusion", "Confusions", confusions(evaluation)),
+    ];
     if !evaluation.foreign.is_empty() {
-        html += &section("foreign", "Foreign images", &foreign(evaluation));
+        all.push(section("foreign", "Foreign images", foreign(evaluation)));
     }
-    Ok(html)
+    Ok(all)
 }
 
 fn risk_coverage(evaluation: &ImageEvaluation) -> Result<String> {
@@ -93,7 +92,7 @@ fn confusions(evaluation: &ImageEvaluation) -> String {
     let frequent = if rows.is_empty() {
         paragraph("Every test image is right.")
     } else {
-        element("b", "Most frequent confusions") + &table(&["", "Images", "Of the class"], &rows)
+        element("b", "Most frequent confusions") + &sortable(&["", "Images", "Of the class"], &rows)
     };
     let mut worst: Vec<_> = evaluation.per_class.iter().filter(|c| c.images > 0).collect();
     worst.sort_by(|a, b| a.accuracy.total_cmp(&b.accuracy));
@@ -103,7 +102,7 @@ fn confusions(evaluation: &ImageEvaluation) -> String {
         .map(|c| vec![c.name.clone(), count(c.images), percent(c.accuracy)])
         .collect();
     let worst = element("b", "Classes with the lowest accuracy")
-        + &table(&["", "Images", "Accuracy"], &rows);
+        + &sortable(&["", "Images", "Accuracy"], &rows);
     let lists = element("div", &frequent) + &element("div", &worst);
     matrix + &element("div class=\"columns\"", &lists)
 }

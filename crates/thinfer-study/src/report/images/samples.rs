@@ -6,17 +6,17 @@ use thinfer_data::{Error, Result};
 use thinfer_engine::Shape;
 use thinfer_run::images::Reason;
 
-use super::super::page::{element, escape, number, paragraph, percent, section};
+use super::super::page::{Section, element, escape, number, paragraph, percent, section};
 use super::{ImageReport, Sample};
 
 /// Classes shown for an image, most likely first.
 const CLASSES: usize = 3;
 
 /// The section about single images.
-pub(super) fn section_of(report: &ImageReport<'_>) -> Result<String> {
+pub(super) fn section_of(report: &ImageReport<'_>) -> Result<Section> {
     if report.samples.is_empty() {
         let html = paragraph("There are no test images to show.");
-        return Ok(section("samples", "Single images", &html));
+        return Ok(section("samples", "Single images", html));
     }
     let mut html = paragraph(
         "A bar is the probability of a class, averaged over the samples of the posterior; the line \
@@ -38,7 +38,7 @@ pub(super) fn section_of(report: &ImageReport<'_>) -> Result<String> {
             html += &element("div class=\"cards\"", &cards.concat());
         }
     }
-    Ok(section("samples", "Single images", &html))
+    Ok(section("samples", "Single images", html))
 }
 
 fn card(sample: &Sample, shape: Shape, classes: &[String]) -> Result<String> {

@@ -13,7 +13,7 @@ const SHUFFLES: u64 = 5;
 
 /// Sums over rows of how much each variable matters, and of how much the model beats a constant.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Evidence {
+pub(crate) struct Evidence {
     rows: usize,
     increase: Vec<f64>,
     increase_squares: Vec<f64>,
@@ -23,7 +23,7 @@ pub(super) struct Evidence {
 }
 
 impl Evidence {
-    pub(super) fn new(variables: usize) -> Self {
+    pub(crate) fn new(variables: usize) -> Self {
         Self {
             rows: 0,
             increase: vec![0.0; variables],
@@ -36,7 +36,7 @@ impl Evidence {
 
     /// Adds what another chain saw on other rows. A variable that the other chain does not read
     /// has an increase of 0 on all of them.
-    pub(super) fn merge(&mut self, other: &Evidence) {
+    pub(crate) fn merge(&mut self, other: &Evidence) {
         self.rows += other.rows;
         self.gain += other.gain;
         self.gain_squares += other.gain_squares;
@@ -47,36 +47,36 @@ impl Evidence {
         pairs.for_each(|(a, b)| *a += b);
     }
 
-    pub(super) fn rows(&self) -> usize {
+    pub(crate) fn rows(&self) -> usize {
         self.rows
     }
 
     /// Mean increase of the loss, in standard errors.
-    pub(super) fn variable_z(&self, variable: usize) -> f64 {
+    pub(crate) fn variable_z(&self, variable: usize) -> f64 {
         z(self.increase[variable], self.increase_squares[variable], self.rows)
     }
 
     /// Mean gain of the model over the constant, in standard errors.
-    pub(super) fn model_z(&self) -> f64 {
+    pub(crate) fn model_z(&self) -> f64 {
         z(self.gain, self.gain_squares, self.rows)
     }
 
     /// The gain of the model over the constant, summed over rows.
-    pub(super) fn gain(&self) -> f64 {
+    pub(crate) fn gain(&self) -> f64 {
         self.gain
     }
 
-    pub(super) fn mean_increase(&self, variable: usize) -> f64 {
+    pub(crate) fn mean_increase(&self, variable: usize) -> f64 {
         self.increase[variable] / self.rows.max(1) as f64
     }
 
     /// The mean loss of the constant prediction.
-    pub(super) fn baseline_loss(&self) -> f64 {
+    pub(crate) fn baseline_loss(&self) -> f64 {
         self.baseline / self.rows.max(1) as f64
     }
 }
 
-pub(super) fn z(sum: f64, squares: f64, rows: usize) -> f64 {
+pub(crate) fn z(sum: f64, squares: f64, rows: usize) -> f64 {
     if rows < 2 {
         return 0.0;
     }
@@ -88,7 +88,7 @@ pub(super) fn z(sum: f64, squares: f64, rows: usize) -> f64 {
 
 /// The value that a standardised mean over `rows` rows exceeds with probability 0.05/`variables`
 /// by chance: a one-sided t quantile, so that looking at many variables does not invent any.
-pub(super) fn critical_value(variables: usize, rows: usize) -> f64 {
+pub(crate) fn critical_value(variables: usize, rows: usize) -> f64 {
     let z = normal_quantile(1.0 - 0.05 / variables.max(1) as f64);
     // Cornish-Fisher expansion of the t quantile around the normal one.
     let v = rows.saturating_sub(1).max(1) as f64;
@@ -98,7 +98,7 @@ pub(super) fn critical_value(variables: usize, rows: usize) -> f64 {
 }
 
 /// The loss of every row: squared error of the mean, or minus the logarithm of the probability.
-pub(super) fn row_losses(predictive: &Predictive, data: &Dataset) -> Vec<f64> {
+pub(crate) fn row_losses(predictive: &Predictive, data: &Dataset) -> Vec<f64> {
     let mean = predictive.mean();
     let truth = data.targets();
     match predictive {
@@ -114,7 +114,7 @@ pub(super) fn row_losses(predictive: &Predictive, data: &Dataset) -> Vec<f64> {
 }
 
 /// The loss of the constant prediction from `train` on every row of `data`.
-pub(super) fn untrained_losses(train: &Dataset, data: &Dataset, classes: usize) -> Vec<f64> {
+pub(crate) fn untrained_losses(train: &Dataset, data: &Dataset, classes: usize) -> Vec<f64> {
     let n = train.rows() as f64;
     if classes == 0 {
         let mean = train.targets().iter().map(|y| f64::from(*y)).sum::<f64>() / n;
@@ -126,7 +126,7 @@ pub(super) fn untrained_losses(train: &Dataset, data: &Dataset, classes: usize) 
 }
 
 /// Asks a posterior trained on `bundle` about rows it has not seen.
-pub(super) fn shuffle_losses(
+pub(crate) fn shuffle_losses(
     posterior: &Posterior,
     bundle: &Bundle,
     rows: &Dataset,
