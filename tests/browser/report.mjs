@@ -76,7 +76,8 @@ async function sorting(page) {
   const head = table.locator("thead th").first();
   await head.locator("button").click();
   const first = await head.getAttribute("aria-sort");
-  const cells = () => table.locator("tbody tr > :first-child").allTextContents();
+  const place = (await head.evaluate((cell) => cell.cellIndex)) + 1;
+  const cells = () => table.locator(`tbody tr > :nth-child(${place})`).allTextContents();
   const before = await cells();
   await head.locator("button").click();
   const second = await head.getAttribute("aria-sort");

@@ -55,6 +55,13 @@ pub(super) const SCORES: [(&str, Score); 6] = [
     ("seconds", |run| run.seconds.filter(|_| run.evaluated.is_some())),
 ];
 
+impl Differing {
+    /// Whether it is a seed, by which runs of one group may differ.
+    pub fn is_seed(&self) -> bool {
+        SEEDS.contains(&self.key.as_str())
+    }
+}
+
 impl OverSeeds {
     /// Mean and standard deviation of values; nothing of none.
     pub fn of(score: &'static str, values: &[f64]) -> Option<Self> {
@@ -92,8 +99,7 @@ pub(super) fn differing(configs: &[&Config]) -> Result<Vec<Differing>> {
 /// Puts runs together that differ in nothing but the seed.
 pub(super) fn groups(differing: &[Differing], runs: &[Entry]) -> Vec<Group> {
     let settings = |run: usize| -> Vec<&String> {
-        let counts = |of: &&Differing| !SEEDS.contains(&of.key.as_str());
-        differing.iter().filter(counts).map(|of| &of.values[run]).collect()
+        differing.iter().filter(|of| !of.is_seed()).map(|of| &of.values[run]).collect()
     };
     let mut groups: Vec<Group> = Vec::new();
     for run in 0..runs.len() {

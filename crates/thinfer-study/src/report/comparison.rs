@@ -12,6 +12,9 @@ use super::page::{
 use super::plots::{Ink, Mark, Plot, SERIES};
 use crate::compare::{self, Comparison, Differing, Entry, Evaluated, Group, OverSeeds, Subject};
 
+/// Keys by which a group is told from others, at most.
+const MOST_KEYS: usize = 2;
+
 /// A quantity of a run, where it is known.
 type Value = fn(&Entry) -> Option<f64>;
 
@@ -73,8 +76,13 @@ pub(super) fn group_name(comparison: &Comparison, group: &Group) -> String {
         [only] => name(comparison, only),
         _ => {
             let numbers: Vec<String> = group.runs.iter().map(|run| (run + 1).to_string()).collect();
-            let method = group.runs.first().map_or("", |run| &comparison.runs[*run].method);
-            format!("{}: {method}", numbers.join(", "))
+            let first = group.runs.first().copied().unwrap_or(0);
+            let mut words = vec![comparison.runs[first].method.clone()];
+            // Where the method says too little, what else differs.
+            let telling = |of: &&Differing| !of.is_seed() && of.key != "method.kind";
+            let more = comparison.differences.iter().filter(telling).take(MOST_KEYS);
+            words.extend(more.map(|of| format!("{} {}", of.key, of.values[first])));
+            format!("{}: {}", numbers.join(", "), words.join(", "))
         }
     }
 }
@@ -133,8 +141,7 @@ fn differences(comparison: &Comparison) -> String {
             comparison.groups.iter().map(|group| of.values[first(group)].clone()).collect();
         let differs = cells.windows(2).any(|pair| pair[0] != pair[1]);
         cells.insert(0, of.key.clone());
-        let is_seed = of.key == "seed" || of.key == "data.seed";
-        (differs && !is_seed).then_some(cells)
+        (differs && !of.is_seed()).then_some(cells)
     };
     let rows: Vec<Vec<String>> = comparison.differences.iter().filter_map(row).collect();
     if rows.is_empty() {
@@ -332,10 +339,8 @@ impl Trade {
             }
             plot.marks.push(Mark::Dots { points: vec![place], ink, radius: 4.0 });
             plot.marks.push(Mark::Text { at: place, text: (at + 1).to_string(), centred: false });
-            let told =
-                format!("{}: {} {}, {}", name(comparison, at), self.x_name, number(place.0), {
-                    number(place.1)
-                });
+            let (x, y) = (number(place.0), number(place.1));
+            let told = format!("{}: {} {x}, {y}", name(comparison, at), self.x_name);
             plot.told.push((place, told));
         }
         plot.marks.extend(bars);
