@@ -116,13 +116,13 @@ async function main() {
     const look = () => {
       for (const row of document.querySelectorAll('#runs tbody tr')) {
         if (!row.textContent.includes('runs/live')) continue;
-        const epoch = /(\d+) of 30/.exec(row.querySelector('[data-label="Epoch"]').textContent);
+        const epoch = /(\d+) of 15/.exec(row.querySelector('[data-label="Epoch"]').textContent);
         if (epoch) globalThis.saw(Number(epoch[1]), Date.now() / 1000);
       }
     };
     new MutationObserver(look).observe(document.querySelector('#runs'), { subtree: true, childList: true, characterData: true });
   });
-  const live = start(['train', join(config, 'shapes.toml'), '--set', 'train.epochs=30', '--set', 'train.tensorboard=true',
+  const live = start(['train', join(config, 'shapes.toml'), '--set', 'train.epochs=15', '--set', 'data.train_rows=2000', '--set', 'train.tensorboard=true',
     '--device', 'cpu', '--out', 'runs/live']);
   await page.locator('tr', { hasText: 'runs/live' }).getByText('running').waitFor({ timeout: 60000 });
   await until(() => seen.size > 4, 120, 'no epochs came');
@@ -131,7 +131,7 @@ async function main() {
   assert.equal((await live.ended).code, 0, live.err);
   await page.locator('tr', { hasText: 'runs/live' }).getByText('finished').waitFor({ timeout: 5000 });
   const ends = epochEnds('runs/live');
-  assert.equal(ends.size, 30, 'an event for every epoch');
+  assert.equal(ends.size, 15, 'an event for every epoch');
   let worst = 0;
   for (const [epoch, end] of ends) {
     // An epoch may be over before the one before it was drawn; then a later one stands for it.
@@ -139,7 +139,7 @@ async function main() {
     worst = Math.max(worst, shown - end);
   }
   assert.ok(worst <= SHOWN_WITHIN, `an epoch was shown ${worst.toFixed(2)} s after its end`);
-  console.log(`epochs: shown at most ${worst.toFixed(2)} s after their end, ${seen.size} of 30 one by one`);
+  console.log(`epochs: shown at most ${worst.toFixed(2)} s after their end, ${seen.size} of 15 one by one`);
 
   // Keyboard alone: the slider of a plot reads values, the box of a run hides its curves.
   const slider = page.getByRole('slider', { name: 'Epoch in: Training loss' });

@@ -306,8 +306,8 @@ mod tests {
     use super::*;
 
     fn records(count: usize) -> Vec<Record> {
-        let rows: String = (0..count).map(|epoch| format!("0,{epoch},0.5\n")).collect();
-        history::parse(&format!("chain,epoch,loss\n{rows}"))
+        let rows: Vec<String> = (0..count).map(|epoch| format!("0,{epoch},0.5\n")).collect();
+        history::parse(&format!("chain,epoch,loss\n{}", rows.concat()))
             .unwrap()
             .pop()
             .map_or_else(Vec::new, |(_, records)| records)

@@ -369,7 +369,7 @@ mod tests {
             now += if epoch % 10 == 0 { 11.0 } else { 1.0 };
             left.mark(0, now, (epoch * 5, 1000), None);
             let rest = 400.0 - now;
-            if epoch >= 21 && epoch < 190 {
+            if (21..190).contains(&epoch) {
                 let told = seconds(&left).unwrap();
                 assert!((told - rest).abs() < 0.2 * rest + 11.0, "{told} for {rest} at {epoch}");
             }

@@ -69,8 +69,8 @@ mod tests {
     use super::*;
 
     fn records(count: usize) -> Vec<Record> {
-        let rows: String = (0..count).map(|epoch| format!("0,{epoch},{}\n", 0.5)).collect();
-        let table = format!("chain,epoch,loss\n{rows}");
+        let rows: Vec<String> = (0..count).map(|epoch| format!("0,{epoch},0.5\n")).collect();
+        let table = format!("chain,epoch,loss\n{}", rows.concat());
         thinfer_run::history::parse(&table).unwrap().remove(0).1
     }
 
