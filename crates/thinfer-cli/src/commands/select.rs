@@ -41,15 +41,15 @@ pub(crate) struct Args {
     /// Treat a column of numbers as a category
     #[arg(long, value_name = "COLUMN")]
     categorical: Vec<String>,
-    /// Fill gaps in, or: drop-rows, refuse
-    #[arg(long, value_enum, default_value_t = MissingArg::Impute)]
-    #[arg(hide_possible_values = true, hide_default_value = true)]
+    // These three are named by the notices that they are the answer to; help fits one screen.
+    /// impute, drop-rows or refuse
+    #[arg(long, value_enum, default_value_t = MissingArg::Impute, hide = true)]
     missing: MissingArg,
     /// Use a column that looks like an identifier
-    #[arg(long, value_name = "COLUMN")]
+    #[arg(long, value_name = "COLUMN", hide = true)]
     keep: Vec<String>,
     /// Do not use a column
-    #[arg(long, value_name = "COLUMN")]
+    #[arg(long, value_name = "COLUMN", hide = true)]
     leave_out: Vec<String>,
     /// Also run lasso, stochastic-gates, splbnn or svbnn
     #[arg(long, value_enum, value_delimiter = ',', hide_possible_values = true)]
