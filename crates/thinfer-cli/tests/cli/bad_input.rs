@@ -75,7 +75,7 @@ fn tables_that_do_not_fit_the_run_are_refused() {
     assert_snapshot!(workspace.fails(1, &["predict", "runs/tiny", "text.csv"]), @r#"error: text.csv: column `x4` holds text (row 1: "red"), but the model was trained on numbers there; correct those cells"#);
     assert_snapshot!(workspace.fails(1, &["predict", "runs/tiny", "absent.csv"]), @"error: could not read absent.csv: No such file or directory (os error 2). Check the path");
     workspace.write("rows.xlsx", "x");
-    assert_snapshot!(workspace.fails(1, &["predict", "runs/tiny", "rows.xlsx"]), @"error: rows.xlsx: `.xlsx` files are not supported; use .csv, .tsv, .parquet or .pq");
+    assert_snapshot!(workspace.fails(1, &["predict", "runs/tiny", "rows.xlsx"]), @"error: rows.xlsx: `.xlsx` files are not supported; use .csv, .tsv, .txt, also with .gz, .parquet or .pq");
 }
 
 #[test]

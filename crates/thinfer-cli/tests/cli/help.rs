@@ -232,11 +232,12 @@ fn help_of_predict() {
 
     Arguments:
       <RUN>       The folder of the run
-      <INPUT>...  A table (.csv, .tsv, .parquet), or pictures and folders of them
+      <INPUT>...  A table (.csv, .tsv, .parquet, or -), or pictures and folders
 
     Options:
           --out <FILE>       Write there, not to standard output
           --force            Replace FILE
+          --id <COLUMN>      Of a table: a column that predictions keep
           --all              For pictures: the probability of every class
           --device <DEVICE>  cpu, cuda or cuda:N [default: a GPU where one works]
       -q, --quiet            Only results, warnings and errors
@@ -247,7 +248,7 @@ fn help_of_predict() {
     Pictures: file, class, probability, entropy, mutual_information (in nats).
 
     Examples:
-      thinfer predict runs/example1 new.csv > predictions.csv
+      thinfer predict runs/houses new.csv --id address > predictions.csv
       thinfer predict runs/shapes photos/ a.png --all > predictions.csv
     ");
 }

@@ -172,7 +172,7 @@ fn a_row_without_a_target_is_left_out_and_told() {
     assert_eq!(data.train.rows() + data.validation.rows() + data.test.rows(), 98);
     assert_eq!(
         data.notes[0],
-        "2 of 100 rows have no value of the target `y` and are not used: row 5, 71"
+        "2 of 100 rows are not used, without a value of the target `y`: row 5, 71"
     );
 }
 

@@ -63,8 +63,9 @@ fn without_target(missing: &MissingReport, target: &str, rows: usize) -> Option<
         let shown: Vec<String> = missing.first.iter().map(|(row, _)| row.to_string()).collect();
         let more = if missing.rows > shown.len() { ", ..." } else { "" };
         format!(
-            "{} of {rows} rows have no value of the target `{target}` and are not used: row {}{more}",
+            "{} of {rows} rows {} a value of the target `{target}`: row {}{more}",
             missing.rows,
+            if missing.rows == 1 { "is not used, without" } else { "are not used, without" },
             shown.join(", ")
         )
     })

@@ -45,7 +45,7 @@ pub(super) fn read(
     options: &ReadOptions,
     memory: Option<u64>,
 ) -> Result<Reading> {
-    let mut found = match Text::of(source, usual, memory)?.read(options) {
+    match Text::of(source, usual, memory)?.read(options) {
         Err(Failure::Encoding(error)) => {
             if !source.may_be_windows_1252()? {
                 return Err(error);
@@ -58,9 +58,7 @@ pub(super) fn read(
     }
     .map_err(|failure| match failure {
         Failure::Encoding(error) | Failure::Other(error) => error,
-    })?;
-    found.notes.retain(|note| !note.is_empty());
-    Ok(found)
+    })
 }
 
 fn with_note(mut found: Reading, note: Option<String>) -> Reading {

@@ -69,7 +69,8 @@ pub(super) fn learn_variable(
             let cells = || present.iter().filter_map(|row| values[*row as usize].as_deref());
             let date = if full { learn_date(cells(), name, notes) } else { None };
             if let Some(kind) = date {
-                kind.map(|kind| (kind, 0.0))
+                // Dates that are all one have no part that varies.
+                (kind.width() > 0).then_some((kind, 0.0))
             } else {
                 let mut counts = BTreeMap::new();
                 for level in cells() {
@@ -102,13 +103,12 @@ pub(super) fn learn_variable(
     Ok(found.map(|(kind, fill)| Variable { name: name.clone(), kind, gaps: with(fill) }))
 }
 
-/// What becomes of text that is dates, nothing of it where they are all one; nothing where the text
-/// is not dates.
+/// What becomes of text that is dates; nothing where it is not.
 fn learn_date<'a>(
     cells: impl Iterator<Item = &'a str> + Clone,
     name: &str,
     notes: &mut Notes,
-) -> Option<Option<Kind>> {
+) -> Option<Kind> {
     let (order, is_open) = dates::order(cells.clone())?;
     let days: Vec<f64> = cells.clone().filter_map(|cell| dates::days(cell, order)).collect();
     let all: Vec<u32> = (0..days.len() as u32).collect();
@@ -122,12 +122,11 @@ fn learn_date<'a>(
             sds.push(sd);
         }
     }
-    if parts.is_empty() {
-        return Some(None);
+    if !parts.is_empty() {
+        let example = cells.clone().next().unwrap_or_default().to_owned();
+        notes.dates.push((name.to_owned(), order, is_open.then_some(example)));
     }
-    let example = cells.clone().next().unwrap_or_default().to_owned();
-    notes.dates.push((name.to_owned(), order, is_open.then_some(example)));
-    Some(Some(Kind::Date { order, parts, means, sds }))
+    Some(Kind::Date { order, parts, means, sds })
 }
 
 type Counts = Vec<(String, usize)>;

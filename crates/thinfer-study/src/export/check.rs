@@ -84,7 +84,7 @@ impl Probe {
         for (variable, at) in encoding.variables().iter().zip(0..) {
             let Variable { name, kind, gaps } = variable;
             // A row in eight has a gap where there may be one.
-            let is_gap = |row: usize| gaps.is_some() && (row + at as usize) % 8 == 0;
+            let is_gap = |row: usize| gaps.is_some() && (row + at as usize).is_multiple_of(8);
             let (fed, values) = match kind {
                 Kind::Number { mean, sd } => {
                     let value = |row| (mean + sd * f64::from(key.normal(at, row))) as f32;

@@ -19,13 +19,12 @@ Tables: row, mean, sd, lower90, upper90; or row, p_CLASS for each, predicted.
 Pictures: file, class, probability, entropy, mutual_information (in nats).
 
 Examples:
-  thinfer predict runs/example1 new.csv > predictions.csv
-  thinfer predict runs/houses new.csv --id address --out p.csv
+  thinfer predict runs/houses new.csv --id address > predictions.csv
   thinfer predict runs/shapes photos/ a.png --all > predictions.csv")]
 pub(crate) struct Args {
     /// The folder of the run
     run: PathBuf,
-    /// A table (.csv, .tsv, .parquet, - for standard input), or pictures and folders
+    /// A table (.csv, .tsv, .parquet, or -), or pictures and folders
     #[arg(required = true)]
     input: Vec<PathBuf>,
     /// Write there, not to standard output

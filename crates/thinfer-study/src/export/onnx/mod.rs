@@ -148,15 +148,14 @@ mod tests {
             Fed::Floats(vec![2, 1], vec![20_003.0, 20_007.5]),
         ];
         let means = outputs_of(bytes, fed, &["means"]).unwrap().remove(0);
-        let z = |column: usize, value: f64| match &info.table().unwrap().schema.encoding.variables()
-            [column]
-            .kind
-        {
+        let variables = info.table().unwrap().schema.encoding.variables();
+        let z = |column: usize, value: f64| match &variables[column].kind {
             thinfer_data::table::Kind::Number { mean, sd } => ((value - mean) / sd) as f32,
             thinfer_data::table::Kind::Category { means, sds, .. }
             | thinfer_data::table::Kind::Date { means, sds, .. } => {
                 ((value - means[1]) / sds[1]) as f32
             }
+            thinfer_data::table::Kind::Date { .. } => panic!("there is no date"),
         };
         let rows = [
             [z(0, 1.0), z(1, 1.0), z(0, 1.0), z(2, 20_003.0)],
