@@ -8,6 +8,8 @@ use super::networks::cases;
 use super::nvrtc::{self, source};
 use super::step::{Place, Program, Space, Step};
 use super::{PlanOptions, Precision};
+use crate::network::NetworkBuilder;
+use crate::ops::loss::{Loss, Scale};
 
 const PRECISIONS: [Precision; 3] = [Precision::F32, Precision::Tf32, Precision::Bf16];
 
@@ -229,4 +231,23 @@ fn every_kernel_compiles_for_ampere_and_hopper() {
         let code = nvrtc::compile(source, defines, arch);
         assert!(code.is_ok(), "{defines:?} for {arch}: {}", code.unwrap_err());
     });
+}
+
+/// They say what to do instead, before anything runs.
+#[test]
+fn likelihoods_of_the_cpu_alone_are_refused() {
+    let by_row = Scale::ByRow { start: 1.0 };
+    for loss in [
+        Loss::Gaussian { scale: by_row },
+        Loss::StudentT { scale: by_row, dof: 4.0 },
+        Loss::StudentT { scale: Scale::Known(1.0), dof: 4.0 },
+    ] {
+        let mut b = NetworkBuilder::new(3);
+        let outputs = if loss.is_by_row() { 2 } else { 1 };
+        let out = b.linear("fc1", b.input(), outputs).unwrap();
+        let network = b.finish(out, loss).unwrap();
+        let found = lower(&network, options(8, Precision::F32, true), 132);
+        let text = found.err().map(|error| error.to_string()).unwrap_or_default();
+        assert!(text.contains("train with --device cpu"), "{text}");
+    }
 }
