@@ -134,6 +134,7 @@ def main():
     parser.add_argument("--uci")
     parser.add_argument("--seconds", type=float, default=20)
     parser.add_argument("--only", nargs="*")
+    parser.add_argument("--no-select", action="store_true")
     parser.add_argument("--boosting", action="store_true", help="takes long on busy cores")
     args = parser.parse_args()
     program, out = Path(args.program).resolve(), Path(args.out)
@@ -150,7 +151,8 @@ def main():
             found = {"target": target, "columns": len(names) - 1, "seconds": args.seconds}
             for which, table in [("whole", whole), ("gaps", gaps)]:
                 found[which] = train(program, folder, f"{name}-{which}", table, target, args.seconds)
-                found[which]["selected"] = select(program, table, target)
+                if not args.no_select:
+                    found[which]["selected"] = select(program, table, target)
                 if args.boosting:
                     found[which]["boosting"] = boosting(table, target)
             found["growth"] = found["gaps"]["error"] / found["whole"]["error"] - 1
