@@ -326,7 +326,7 @@ impl Bundle {
 
     /// Where the variables of these names are, in the order of the table.
     fn places(&self, table: &Table, names: &[String]) -> Result<Vec<usize>> {
-        for name in names.iter().filter(|name| !self.names.contains(name)) {
+        if let Some(name) = names.iter().find(|name| !self.names.contains(name)) {
             let problem = match table.column(name) {
                 Some(_) if *name == self.schema.target_name => {
                     format!("names `{name}`, which is the target; leave it out")
