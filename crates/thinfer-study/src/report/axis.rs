@@ -97,7 +97,7 @@ impl Axis {
     }
 
     /// The same with its labels as percentages.
-    pub(super) fn as_shares(mut self) -> Self {
+    pub(super) fn in_percent(mut self) -> Self {
         let most = 100.0 * self.low.abs().max(self.high.abs());
         let step = self.labels.windows(2).map(|pair| pair[1].0 - pair[0].0).next().unwrap_or(1.0);
         for (at, text) in &mut self.labels {

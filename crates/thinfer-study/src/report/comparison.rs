@@ -72,31 +72,31 @@ fn name(comparison: &Comparison, at: usize) -> String {
 
 /// What a group is called here: its only run, or its method and the numbers of its runs.
 pub(super) fn group_name(comparison: &Comparison, group: &Group) -> String {
-    match group.runs[..] {
-        [only] => name(comparison, only),
-        _ => {
-            let numbers: Vec<String> = group.runs.iter().map(|run| (run + 1).to_string()).collect();
-            let first = group.runs.first().copied().unwrap_or(0);
-            let mut words = vec![comparison.runs[first].method.clone()];
-            // Where the method says too little, what else differs.
-            let telling = |of: &&Differing| !of.is_seed() && of.key != "method.kind";
-            let more = comparison.differences.iter().filter(telling).take(MOST_KEYS);
-            words.extend(more.map(|of| format!("{} {}", of.key, of.values[first])));
-            format!("{}: {}", numbers.join(", "), words.join(", "))
-        }
+    if let [only] = group.runs[..] {
+        return name(comparison, only);
     }
+    let numbers: Vec<String> = group.runs.iter().map(|run| (run + 1).to_string()).collect();
+    let first = group.runs.first().copied().unwrap_or(0);
+    let mut words = vec![comparison.runs[first].method.clone()];
+    // Where the method says too little, what else differs.
+    let telling = |of: &&Differing| !of.is_seed() && of.key != "method.kind";
+    let more = comparison.differences.iter().filter(telling).take(MOST_KEYS);
+    words.extend(more.map(|of| format!("{} {}", of.key, of.values[first])));
+    format!("{}: {}", numbers.join(", "), words.join(", "))
 }
+
+/// A score over seeds: its name, its heading, and how it is shown.
+type Column = (&'static str, &'static str, fn(f64) -> String);
 
 /// Mean and standard deviation of what runs score that differ only in the seed; nothing where no
 /// two do.
 fn over_seeds(comparison: &Comparison) -> Option<String> {
-    let scores: &[(&str, &str, fn(f64) -> String)] = if comparison.is_error() {
+    let scores: &[Column] = if comparison.is_error() {
         &[("mse", "MSE", number), ("nll", "NLL", number)]
     } else {
         &[("accuracy", "Accuracy", percent), ("nll", "NLL", number), ("ece", "ECE", number)]
     };
-    let last: &[(&str, &str, fn(f64) -> String)] =
-        &[("sparsity", "Pruned", percent), ("seconds", "Seconds", number)];
+    let last: &[Column] = &[("sparsity", "Pruned", percent), ("seconds", "Seconds", number)];
     let several: Vec<&Group> =
         comparison.groups.iter().filter(|group| group.runs.len() > 1).collect();
     if several.is_empty() {

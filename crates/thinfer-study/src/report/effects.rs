@@ -140,7 +140,7 @@ fn bars(run: &TableRun<'_>, shown: &[Importance]) -> Result<String> {
     let highest = shares().fold(0.0, f64::max);
     let lowest = shares().fold(0.0, f64::min);
     let span = (highest - lowest).max(1e-6);
-    let x = Axis::between(lowest - 0.02 * span, highest + 0.02 * span).as_shares();
+    let x = Axis::between(lowest - 0.02 * span, highest + 0.02 * span).in_percent();
     let mut plot =
         Plot::new("Growth of the error without each variable", x, "growth of the error", {
             Axis::names(&names)

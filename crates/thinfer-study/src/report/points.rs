@@ -8,6 +8,9 @@ const MOST: usize = 300;
 /// Lines that are less visible than this are in the background.
 const VISIBLE: f64 = 0.5;
 
+/// The points of a mark, with its colour and its shape in the key.
+type Points = (Ink, &'static str, Vec<(f64, f64)>);
+
 /// The attributes of the plot's SVG: `data-x` names the horizontal axis, `data-names` has what the
 /// points are of, and each line of `data-points` is a point: where it is drawn, of what, and its two
 /// values. Empty where the plot has no points that are not said in it.
@@ -24,7 +27,7 @@ pub(super) fn attributes(plot: &Plot, keys: &[Key]) -> String {
         // Bars with names say their numbers themselves.
         return String::new();
     }
-    let all: Vec<(Ink, &str, Vec<(f64, f64)>)> = plot.marks.iter().filter_map(points).collect();
+    let all: Vec<Points> = plot.marks.iter().filter_map(points).collect();
     let count: usize = all.iter().map(|(_, _, points)| points.len()).sum();
     let step = count.div_ceil(MOST).max(1);
     let mut names: Vec<String> = Vec::new();
@@ -55,7 +58,7 @@ pub(super) fn attributes(plot: &Plot, keys: &[Key]) -> String {
 }
 
 /// The points of a mark that is in the foreground.
-fn points(mark: &Mark) -> Option<(Ink, &'static str, Vec<(f64, f64)>)> {
+fn points(mark: &Mark) -> Option<Points> {
     match mark {
         Mark::Line { points, ink: ink @ Ink::Series(_), opacity, .. } if *opacity >= VISIBLE => {
             Some((*ink, "line", points.clone()))
