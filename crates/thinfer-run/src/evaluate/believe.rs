@@ -132,7 +132,8 @@ impl Verdict {
 
 /// A doubt with what to do.
 fn told(doubt: Doubt) -> String {
-    format!("{}; {}", doubt.problem, doubt.advice)
+    let Doubt { problem, advice, .. } = doubt;
+    format!("{problem}; {advice}")
 }
 
 fn doubts(evidence: &Evidence<'_>) -> Vec<Doubt> {

@@ -102,7 +102,7 @@ impl Beside {
             Guess::Numbers(values) => {
                 Guess::Numbers(values.into_iter().map(|value| mean + sd * value).collect())
             }
-            classes => classes,
+            Guess::Classes(probabilities) => Guess::Classes(probabilities),
         });
         let truth: Vec<f64> =
             data.test.targets().iter().map(|y| mean + sd * f64::from(*y)).collect();
@@ -219,7 +219,7 @@ fn is_clearly_better(theirs: &[f64], ours: &[f64]) -> bool {
 /// leave the better classifier.
 fn errs_more(ours: &PlainScores, theirs: &PlainScores) -> bool {
     match (ours.accuracy, theirs.accuracy) {
-        (Some(ours), Some(theirs)) => ours <= theirs,
+        (Some(ours), Some(theirs)) => ours < theirs,
         _ => true,
     }
 }
