@@ -260,22 +260,22 @@ pub fn train_and_hold(
     control: &Control<'_>,
     threads: usize,
 ) -> Result<(Run, Claim)> {
+    train_on(config, || Data::load(&config.data, config.seed), folder, mode, control, threads)
+}
+
+/// The same on data that is at hand: `load` gives it, once the folder is known to be free.
+pub fn train_on(
+    config: &Config,
+    load: impl FnOnce() -> Result<Data>,
+    folder: &Path,
+    mode: Mode,
+    control: &Control<'_>,
+    threads: usize,
+) -> Result<(Run, Claim)> {
     let there = folder::look(config, folder, mode, &Silent)?;
-    let data = Data::load(&config.data, config.seed)?;
-    let (resolved, choice) = match there {
-        Some(there) => (likelihood::as_trained(config, &there.network), None),
-        None => likelihood::choose(config, &data)?,
-    };
-    let specs = chain_specs(&resolved, &data)?;
-    let mut info = describe(config, &data, &specs, control)?;
-    let work = Work::of((&data).into(), info.rows.2, control.device, threads);
-    let plan = MemoryPlan::new(&specs, &work);
-    memory::check(&plan, &specs, &work, config, available_memory())?;
-    control.observer.begins(&info, plan.total());
+    let data = load()?;
+    let (specs, mut info) = prepare(config, &data, there.as_ref(), control, threads)?;
     let notice = |note: &String| control.observer.notice(note);
-    let of_draws = drawing::notes(config, info.rows.0);
-    data.notes().iter().chain(&info.unreadable.notes()).chain(&of_draws).for_each(notice);
-    choice.iter().for_each(|choice| control.observer.notice(&choice.to_string()));
     fs::create_dir_all(folder).map_err(|e| Error::file("create", folder, e))?;
     let claimed = claim(folder)?;
     // Another program may have trained here while the data was loaded.
@@ -326,6 +326,48 @@ pub fn train_and_hold(
     Ok((Run { info, data, results, seconds }, claimed))
 }
 
+/// Trains on data that is at hand and writes nothing, so that a run that is stopped is lost.
+pub fn train_in_memory(
+    config: &Config,
+    data: Data,
+    control: &Control<'_>,
+    threads: usize,
+) -> Result<Run> {
+    let (specs, mut info) = prepare(config, &data, None, control, threads)?;
+    let started = Instant::now();
+    let until = |samples: &[&[Snapshot]]| enough(config, &info.network, &data, samples, control);
+    let in_memory = Setting::in_memory(control.stop, control.observer, threads);
+    let setting = Setting { device: control.device, enough: Some(&until), ..in_memory };
+    let results = run_chains(specs, &data, &setting)?;
+    info.unreadable = data.broken();
+    Ok(Run { info, data, results, seconds: started.elapsed().as_secs_f64() })
+}
+
+/// The chains of a run on some data, and what it will say about itself, which the observer is told.
+fn prepare(
+    config: &Config,
+    data: &Data,
+    there: Option<&RunInfo>,
+    control: &Control<'_>,
+    threads: usize,
+) -> Result<(Vec<ChainSpec>, RunInfo)> {
+    let (resolved, choice) = match there {
+        Some(there) => (likelihood::as_trained(config, &there.network), None),
+        None => likelihood::choose(config, data)?,
+    };
+    let specs = chain_specs(&resolved, data)?;
+    let info = describe(config, data, &specs, control)?;
+    let work = Work::of(data.into(), info.rows.2, control.device, threads);
+    let plan = MemoryPlan::new(&specs, &work);
+    memory::check(&plan, &specs, &work, config, available_memory())?;
+    control.observer.begins(&info, plan.total());
+    let notice = |note: &String| control.observer.notice(note);
+    let of_draws = drawing::notes(config, info.rows.0);
+    data.notes().iter().chain(&info.unreadable.notes()).chain(&of_draws).for_each(notice);
+    choice.iter().for_each(|choice| control.observer.notice(&choice.to_string()));
+    Ok((specs, info))
+}
+
 /// Whether the samples of a run in stages agree, so that it may end.
 fn enough(
     config: &Config,
@@ -352,8 +394,17 @@ fn enough(
 
 /// Opens a run to look at it; what it has so far is enough.
 pub fn open(folder: &Path, observer: &dyn Observer) -> Result<Run> {
+    open_on(folder, |config| Data::load(&config.data, config.seed), observer)
+}
+
+/// The same on data that is at hand: `load` gives that of a configuration.
+pub fn open_on(
+    folder: &Path,
+    load: impl FnOnce(&Config) -> Result<Data>,
+    observer: &dyn Observer,
+) -> Result<Run> {
     let info = read_info(folder, observer)?;
-    let data = Data::load(&info.config.data, info.config.seed)?;
+    let data = load(&info.config)?;
     if data.fingerprint() != info.data_fingerprint {
         return Err(Error::store(
             folder,
