@@ -270,34 +270,23 @@ pub fn train_and_hold(
     // Before the data, which may take long to load.
     let there = folder::look(config, folder, mode, &Silent)?;
     let config = &there.as_ref().map_or_else(|| config.clone(), |t| as_started(t, config));
-    let data = Data::load(&config.data, config.seed)?;
-    train_on(config, data, folder, mode, control, threads)
+    train_on(config, || Data::load(&config.data, config.seed), folder, mode, control, threads)
 }
 
-/// The same on data that was loaded before, which must be what the configuration asks for.
+/// The same on data that is at hand: `load` gives it, once the folder is known to be free. It must be
+/// what the configuration asks for.
 pub fn train_on(
     config: &Config,
-    data: Data,
+    load: impl FnOnce() -> Result<Data>,
     folder: &Path,
     mode: Mode,
     control: &Control<'_>,
     threads: usize,
 ) -> Result<(Run, Claim)> {
     let there = folder::look(config, folder, mode, &Silent)?;
-    let (resolved, choice) = match there {
-        Some(there) => (likelihood::as_trained(config, &there.network), None),
-        None => chosen(config, &data, control)?,
-    };
-    let specs = chain_specs(&resolved, &data)?;
-    let mut info = describe(config, &data, &specs, control)?;
-    let work = Work::of((&data).into(), info.rows.2, control.device, threads);
-    let plan = MemoryPlan::new(&specs, &work);
-    memory::check(&plan, &specs, &work, config, available_memory())?;
-    control.observer.begins(&info, plan.total());
+    let data = load()?;
+    let (specs, mut info) = prepare(config, &data, there.as_ref(), control, threads)?;
     let notice = |note: &String| control.observer.notice(note);
-    let of_draws = drawing::notes(config, info.rows.0);
-    data.notes().iter().chain(&info.unreadable.notes()).chain(&of_draws).for_each(notice);
-    choice.iter().for_each(|choice| control.observer.notice(&choice.to_string()));
     fs::create_dir_all(folder).map_err(|e| Error::file("create", folder, e))?;
     let claimed = claim(folder)?;
     // Another program may have trained here while the data was loaded.
@@ -321,7 +310,9 @@ pub fn train_on(
     let left = TimeLeft::of_run(&info, side_by_side);
     let events = config.train.tensorboard.then_some(info.rows.0);
     let journal = Journal::begin(folder, control.observer, left, before.is_some(), events);
-    let until = |samples: &[&[Snapshot]]| enough(config, &info.network, &data, samples, &journal);
+    let until = |samples: &[&[Snapshot]]| {
+        enough(config, &info.network, &data, samples, &journal, Some(&journal))
+    };
     let setting = Setting {
         folder: Some(folder),
         resume: before.is_some(),
@@ -362,6 +353,50 @@ pub fn train_on(
     Ok((Run { info, data, results, seconds }, claimed))
 }
 
+/// Trains on data that is at hand and writes nothing, so that a run that is stopped is lost.
+pub fn train_in_memory(
+    config: &Config,
+    data: Data,
+    control: &Control<'_>,
+    threads: usize,
+) -> Result<Run> {
+    let (specs, mut info) = prepare(config, &data, None, control, threads)?;
+    let started = Instant::now();
+    let until = |samples: &[&[Snapshot]]| {
+        enough(config, &info.network, &data, samples, control.observer, None)
+    };
+    let in_memory = Setting::in_memory(control.stop, control.observer, threads);
+    let setting = Setting { device: control.device, enough: Some(&until), ..in_memory };
+    let results = run_chains(specs, &data, &setting)?;
+    info.unreadable = data.broken();
+    Ok(Run { info, data, results, seconds: started.elapsed().as_secs_f64() })
+}
+
+/// The chains of a run on some data, and what it will say about itself, which the observer is told.
+fn prepare(
+    config: &Config,
+    data: &Data,
+    there: Option<&RunInfo>,
+    control: &Control<'_>,
+    threads: usize,
+) -> Result<(Vec<ChainSpec>, RunInfo)> {
+    let (resolved, choice) = match there {
+        Some(there) => (likelihood::as_trained(config, &there.network), None),
+        None => chosen(config, data, control)?,
+    };
+    let specs = chain_specs(&resolved, data)?;
+    let info = describe(config, data, &specs, control)?;
+    let work = Work::of(data.into(), info.rows.2, control.device, threads);
+    let plan = MemoryPlan::new(&specs, &work);
+    memory::check(&plan, &specs, &work, config, available_memory())?;
+    control.observer.begins(&info, plan.total());
+    let notice = |note: &String| control.observer.notice(note);
+    let of_draws = drawing::notes(config, info.rows.0);
+    data.notes().iter().chain(&info.unreadable.notes()).chain(&of_draws).for_each(notice);
+    choice.iter().for_each(|choice| control.observer.notice(&choice.to_string()));
+    Ok((specs, info))
+}
+
 /// The configuration with the likelihood that rows held out speak for, after saying that this takes
 /// its time.
 fn chosen(config: &Config, data: &Data, control: &Control<'_>) -> Result<(Config, Option<Choice>)> {
@@ -377,21 +412,22 @@ fn enough(
     network: &Network,
     data: &Data,
     samples: &[&[Snapshot]],
-    journal: &Journal<'_>,
+    observer: &dyn Observer,
+    journal: Option<&Journal<'_>>,
 ) -> Result<bool> {
     let Some(data) = data.table() else { return Ok(false) };
     let members = samples.concat();
     let posterior = Posterior { network: network.clone(), members };
     let found = agreement_in_training(config, &posterior, data)?;
     let epoch = posterior.members.last().map_or(0, |member| member.epoch + 1);
-    if let Some(found) = &found {
+    if let (Some(found), Some(journal)) = (&found, journal) {
         journal.agreement(epoch, found);
     }
     let is_enough = found.is_some_and(|found| found.is(config.train.r_hat, config.train.ess));
     if is_enough {
         let told = found.map_or_else(String::new, |found| found.to_string());
         let most = config.train.epochs;
-        journal.notice(&format!(
+        observer.notice(&format!(
             "the samples agree ({told}), so sampling ends after epoch {epoch} of at most {most}"
         ));
     }
@@ -400,13 +436,26 @@ fn enough(
 
 /// Opens a run to look at it; what it has so far is enough.
 pub fn open(folder: &Path, observer: &dyn Observer) -> Result<Run> {
-    open_with(folder, observer, load_results)
+    open_with(folder, load_data, observer, load_results)
+}
+
+/// The same on data that is at hand: `load` gives that of a configuration.
+pub fn open_on(
+    folder: &Path,
+    load: impl FnOnce(&Config) -> Result<Data>,
+    observer: &dyn Observer,
+) -> Result<Run> {
+    open_with(folder, load, observer, load_results)
+}
+
+fn load_data(config: &Config) -> Result<Data> {
+    Data::load(&config.data, config.seed)
 }
 
 /// The same at any moment: a run that trains may not have come to its first checkpoint, and its
 /// records are those of its table, which is further than its checkpoints.
 pub fn open_so_far(folder: &Path, observer: &dyn Observer) -> Result<Run> {
-    let mut run = open_with(folder, observer, load_results_so_far)?;
+    let mut run = open_with(folder, load_data, observer, load_results_so_far)?;
     let text = fs::read_to_string(folder.join(HISTORY)).unwrap_or_default();
     for (chain, records) in history::parse(&text).unwrap_or_default() {
         match run.results.iter_mut().find(|result| result.chain == chain) {
@@ -422,16 +471,21 @@ pub fn open_so_far(folder: &Path, observer: &dyn Observer) -> Result<Run> {
 /// How the results of chains are read.
 type Load = fn(Vec<ChainSpec>, &Path, &dyn Observer) -> Result<Vec<ChainResult>>;
 
-fn open_with(folder: &Path, observer: &dyn Observer, load: Load) -> Result<Run> {
+fn open_with(
+    folder: &Path,
+    load: impl FnOnce(&Config) -> Result<Data>,
+    observer: &dyn Observer,
+    results_of: Load,
+) -> Result<Run> {
     let info = read_info(folder, observer)?;
-    let data = Data::load(&info.config.data, info.config.seed)?;
+    let data = load(&info.config)?;
     if data.fingerprint() != info.data_fingerprint {
         return Err(Error::store(
             folder,
             "the data that the run was trained on has changed; restore it to look at this run",
         ));
     }
-    let results = load(chain_specs(&info.trained(), &data)?, folder, observer)?;
+    let results = results_of(chain_specs(&info.trained(), &data)?, folder, observer)?;
     Ok(Run { info, data, results, seconds: 0.0 })
 }
 

@@ -310,3 +310,57 @@ fn a_run_that_goes_wrong_says_so_in_its_folder() {
     assert_eq!((status.stage, status.message.as_deref()), (Stage::Failed, Some(&error[..])));
     assert_eq!(state(&run, Some(&status)), State::Failed);
 }
+
+fn table_in_memory() -> thinfer_data::table::Table {
+    use thinfer_data::table::{Column, Table, Values};
+    let numbers = |name: &str, of: &dyn Fn(usize) -> f64| Column {
+        name: name.into(),
+        values: Values::Number((0..60).map(of).collect()),
+    };
+    let x = |row: usize| (row * 7 % 60) as f64;
+    Table::from_columns(vec![
+        numbers("x", &x),
+        numbers("z", &|row| (row % 5) as f64),
+        numbers("y", &|row| (0.1 * x(row)).sin()),
+    ])
+    .unwrap()
+}
+
+/// A run keeps no table that was in no file: who has it can open the run, others see its samples.
+#[test]
+fn a_run_on_a_table_in_memory_is_opened_with_that_table() {
+    use thinfer_data::table::IN_MEMORY;
+    let settings = [
+        "data.kind=table".to_owned(),
+        format!("data.path={IN_MEMORY}"),
+        "data.target=y".into(),
+        "model.likelihood=normal".into(),
+        "method.kind=sghmc".into(),
+        "train.epochs=6".into(),
+        "model.hidden=[3]".into(),
+    ];
+    let config = Config::parse("", &settings).unwrap();
+    let load = |config: &Config| -> Result<Data> {
+        Ok(Data::Table(Bundle::of_table(&config.data, table_in_memory(), config.seed)?))
+    };
+    let (_folder, folder) = place();
+    let stop = AtomicBool::new(false);
+    let control =
+        Control { stop: &stop, observer: &Silent, device: Device::Cpu, device_name: "cpu" };
+    let (run, _claim) =
+        train_on(&config, || load(&config), &folder, Mode::New, &control, 0).unwrap();
+    let alone = train_in_memory(&config, load(&config).unwrap(), &control, 1).unwrap();
+    assert_eq!(alone.results[0].snapshots, run.results[0].snapshots, "a folder changes no bit");
+    let again = open_on(&folder, load, &Silent).unwrap();
+    assert_eq!(again.results[0].snapshots, run.results[0].snapshots);
+    let error = open(&folder, &Silent).map(drop).unwrap_err().to_string();
+    assert!(error.contains("give the same table again"), "{error}");
+    assert_eq!(open_posterior(&folder, &Silent).unwrap().1.members, run.posterior().members);
+    let other = |config: &Config| -> Result<Data> {
+        let mut table = table_in_memory();
+        table.columns.remove(1);
+        Ok(Data::Table(Bundle::of_table(&config.data, table, config.seed)?))
+    };
+    let error = open_on(&folder, other, &Silent).map(drop).unwrap_err().to_string();
+    assert!(error.contains("has changed"), "{error}");
+}

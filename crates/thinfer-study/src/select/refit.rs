@@ -73,11 +73,11 @@ pub(super) fn sample(
     let control = |device_name| run::Control { stop, observer: &observer, device, device_name };
     let data = Data::Table(small);
     let (run, claim) = if let Some(place) = place {
-        train_on(&config, data, place.folder, place.mode, &control(place.device_name), 0)?
+        train_on(&config, || Ok(data), place.folder, place.mode, &control(place.device_name), 0)?
     } else {
         let folder =
             tempfile::tempdir().map_err(|e| Error::file("create", &std::env::temp_dir(), e))?;
-        train_on(&config, data, &folder.path().join("run"), Mode::New, &control("cpu"), 0)?
+        train_on(&config, || Ok(data), &folder.path().join("run"), Mode::New, &control("cpu"), 0)?
     };
     Ok(Kept { run, claim })
 }
