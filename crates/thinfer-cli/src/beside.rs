@@ -1,16 +1,8 @@
-//! What is said of a run before its scores, and what a constant and a linear model score beside it.
+//! What a constant and a linear model score beside a run.
 
-use thinfer::evaluate::{Beside, PlainScores, Verdict};
+use thinfer::evaluate::{Beside, PlainScores};
 
-use crate::summary::remark;
 use crate::text_table::{align, number, percent};
-
-/// What the user has to know before the scores, a line each.
-pub(crate) fn cautions(verdict: Option<&Verdict>) -> String {
-    let all = verdict.map_or(&[][..], |verdict| &verdict.cautions);
-    let lines: String = all.iter().map(|caution| remark(Some(format!("{caution}.")))).collect();
-    if lines.is_empty() { lines } else { lines + "\n" }
-}
 
 /// The scores of the posterior beside those of simple predictions.
 pub(crate) fn to_text(beside: &Beside) -> String {

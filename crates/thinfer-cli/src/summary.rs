@@ -5,7 +5,7 @@ use std::path::Path;
 use serde_json::{Map, Value, json};
 use thinfer::config::{Config, MethodKind};
 use thinfer::data::Task;
-use thinfer::evaluate::{Behaviour, Evaluation, Inclusion, Scores};
+use thinfer::evaluate::{Behaviour, Evaluation, Inclusion, Scores, Verdict};
 use thinfer::registry::{Entry, find};
 
 use crate::beside;
@@ -161,6 +161,13 @@ const PROBABILITY: &str = "\
 probability: that the weights of the variable are in the slab, given the data and the prior; selected are those
 above 50 %
 ";
+
+/// What the user has to know before the scores, a line each.
+pub(crate) fn cautions(verdict: Option<&Verdict>) -> String {
+    let all = verdict.map_or(&[][..], |verdict| &verdict.cautions);
+    let lines: String = all.iter().map(|caution| remark(Some(format!("{caution}.")))).collect();
+    if lines.is_empty() { lines } else { lines + "\n" }
+}
 
 /// What the share beside a variable is, and is not.
 const SURVIVAL: &str = "\
