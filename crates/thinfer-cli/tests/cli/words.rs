@@ -49,7 +49,7 @@ fn prices_with_signs_are_numbers_and_the_user_hears_of_it() {
     assert!(outcome.stdout.contains("MSE"), "{}", outcome.stdout);
     // Prices with other units are no classes either.
     let text = fs::read_to_string(workspace.path("houses.csv")).unwrap();
-    workspace.write("houses.csv", &text.replace("$", "").replace("\",", " km\","));
+    workspace.write("houses.csv", &text.replace('$', "").replace("\",", " km\","));
     let told = workspace.fails(1, &["train", "houses.toml", "--out", "units"]);
     assert!(told.contains("the target `price` is text that looks like numbers"), "{told}");
     assert!(told.contains("data.task = classification"), "{told}");
