@@ -1,8 +1,22 @@
-//! What a constant and a linear model score beside a run.
+//! What is said of a run before its scores, and what a constant and a linear model score beside it.
 
-use thinfer::evaluate::{Beside, PlainScores};
+use thinfer::evaluate::{Beside, PlainScores, Verdict};
 
 use crate::text_table::{align, number, percent};
+
+/// What the user has to know before the scores, a line each.
+pub(crate) fn cautions(verdict: Option<&Verdict>) -> String {
+    let all = verdict.map_or(&[][..], |verdict| &verdict.cautions);
+    let lines: String = all.iter().map(|caution| sentence(caution)).collect();
+    if lines.is_empty() { lines } else { lines + "\n" }
+}
+
+/// A line that begins with a capital and ends with a point.
+fn sentence(text: &str) -> String {
+    let mut letters = text.chars();
+    let first = letters.next().map(char::to_uppercase).into_iter().flatten();
+    format!("{}{}.\n", first.collect::<String>(), letters.as_str())
+}
 
 /// The scores of the posterior beside those of simple predictions.
 pub(crate) fn to_text(beside: &Beside) -> String {

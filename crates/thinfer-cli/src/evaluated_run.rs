@@ -3,7 +3,7 @@
 use thinfer::evaluated::Evaluated;
 use thinfer::run::Run;
 
-use crate::{frozen, image_summary, summary};
+use crate::{beside, frozen, image_summary, summary};
 
 /// An error where chains blew up: what is left is shown, but it is not what was asked for.
 pub(crate) fn check(run: &Run, evaluated: &Evaluated) -> anyhow::Result<()> {
@@ -26,5 +26,5 @@ pub(crate) fn to_text(run: &Run, evaluated: &Evaluated, trained: Option<f64>) ->
         Evaluated::Table(found) => summary::to_text(found, config, run.data.classes(), trained),
         Evaluated::Images(found) => image_summary::to_text(found, config, trained),
     };
-    summary::cautions(evaluated.verdict()) + &scores + &frozen::to_text(&run.results, config)
+    beside::cautions(evaluated.verdict()) + &scores + &frozen::to_text(&run.results, config)
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use serde_json::{Map, Value, json};
 use thinfer::config::{Config, MethodKind};
 use thinfer::data::Task;
-use thinfer::evaluate::{Behaviour, Evaluation, Inclusion, Scores, Verdict};
+use thinfer::evaluate::{Behaviour, Evaluation, Inclusion, Scores};
 use thinfer::registry::{Entry, find};
 
 use crate::beside;
@@ -88,17 +88,6 @@ fn scores(evaluation: &Evaluation) -> String {
     align(&rows)
 }
 
-/// A sentence in a line of its own, where there is one.
-pub(crate) fn remark(text: Option<String>) -> String {
-    let sentence = |text: String| {
-        let mut letters = text.chars();
-        letters.next().map_or_else(String::new, |first| {
-            format!("{}{}\n", first.to_uppercase(), letters.as_str())
-        })
-    };
-    text.map_or_else(String::new, sentence)
-}
-
 fn variables(evaluation: &Evaluation) -> String {
     let (selected, all) = (evaluation.selected.len(), evaluation.survival.len());
     let truth = evaluation.selection.map_or_else(String::new, |s| {
@@ -161,13 +150,6 @@ const PROBABILITY: &str = "\
 probability: that the weights of the variable are in the slab, given the data and the prior; selected are those
 above 50 %
 ";
-
-/// What the user has to know before the scores, a line each.
-pub(crate) fn cautions(verdict: Option<&Verdict>) -> String {
-    let all = verdict.map_or(&[][..], |verdict| &verdict.cautions);
-    let lines: String = all.iter().map(|caution| remark(Some(format!("{caution}.")))).collect();
-    if lines.is_empty() { lines } else { lines + "\n" }
-}
 
 /// What the share beside a variable is, and is not.
 const SURVIVAL: &str = "\
