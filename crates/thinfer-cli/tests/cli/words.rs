@@ -7,11 +7,11 @@ use serde_json::{Value, json};
 use crate::workspace::Workspace;
 
 #[test]
-fn a_table_in_the_place_of_settings_and_settings_without_data_get_advice() {
+fn a_table_without_a_target_and_settings_without_data_get_advice() {
     let workspace = Workspace::new();
     workspace.write("houses.csv", "price,rooms\n1,2\n");
     let told = workspace.fails(2, &["train", "houses.csv"]);
-    for part in ["is a table", "kind = \"table\"", "`thinfer select houses.csv --target COLUMN`"] {
+    for part in ["`--target`: is missing", "`price`, `rooms`", "such as `--target price`"] {
         assert!(told.contains(part), "{told}");
     }
     workspace.write("a.toml", "[train]\nepochs = 3\n");
