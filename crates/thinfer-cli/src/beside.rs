@@ -2,14 +2,20 @@
 
 use thinfer::evaluate::{Beside, PlainScores, Verdict};
 
-use crate::summary::remark;
 use crate::text_table::{align, number, percent};
 
 /// What the user has to know before the scores, a line each.
 pub(crate) fn cautions(verdict: Option<&Verdict>) -> String {
     let all = verdict.map_or(&[][..], |verdict| &verdict.cautions);
-    let lines: String = all.iter().map(|caution| remark(Some(format!("{caution}.")))).collect();
+    let lines: String = all.iter().map(|caution| sentence(caution)).collect();
     if lines.is_empty() { lines } else { lines + "\n" }
+}
+
+/// A line that begins with a capital and ends with a point.
+fn sentence(text: &str) -> String {
+    let mut letters = text.chars();
+    let first = letters.next().map(char::to_uppercase).into_iter().flatten();
+    format!("{}{}.\n", first.collect::<String>(), letters.as_str())
 }
 
 /// The scores of the posterior beside those of simple predictions.

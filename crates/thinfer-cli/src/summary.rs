@@ -88,17 +88,6 @@ fn scores(evaluation: &Evaluation) -> String {
     align(&rows)
 }
 
-/// A sentence in a line of its own, where there is one.
-pub(crate) fn remark(text: Option<String>) -> String {
-    let sentence = |text: String| {
-        let mut letters = text.chars();
-        letters.next().map_or_else(String::new, |first| {
-            format!("{}{}\n", first.to_uppercase(), letters.as_str())
-        })
-    };
-    text.map_or_else(String::new, sentence)
-}
-
 fn variables(evaluation: &Evaluation) -> String {
     let (selected, all) = (evaluation.selected.len(), evaluation.survival.len());
     let truth = evaluation.selection.map_or_else(String::new, |s| {

@@ -7,11 +7,11 @@ use serde_json::{Value, json};
 use crate::workspace::Workspace;
 
 #[test]
-fn a_table_in_the_place_of_settings_and_settings_without_data_get_advice() {
+fn a_table_without_a_target_and_settings_without_data_get_advice() {
     let workspace = Workspace::new();
     workspace.write("houses.csv", "price,rooms\n1,2\n");
     let told = workspace.fails(2, &["train", "houses.csv"]);
-    for part in ["is a table", "kind = \"table\"", "`thinfer select houses.csv --target COLUMN`"] {
+    for part in ["`--target`: is missing", "`price`, `rooms`", "such as `--target price`"] {
         assert!(told.contains(part), "{told}");
     }
     workspace.write("a.toml", "[train]\nepochs = 3\n");
@@ -49,7 +49,7 @@ fn prices_with_signs_are_numbers_and_the_user_hears_of_it() {
     assert!(outcome.stdout.contains("MSE"), "{}", outcome.stdout);
     // Prices with other units are no classes either.
     let text = fs::read_to_string(workspace.path("houses.csv")).unwrap();
-    workspace.write("houses.csv", &text.replace("$", "").replace("\",", " km\","));
+    workspace.write("houses.csv", &text.replace('$', "").replace("\",", " km\","));
     let told = workspace.fails(1, &["train", "houses.toml", "--out", "units"]);
     assert!(told.contains("the target `price` is text that looks like numbers"), "{told}");
     assert!(told.contains("data.task = classification"), "{told}");

@@ -150,14 +150,14 @@ pub(super) fn order<'a>(cells: impl Iterator<Item = &'a str> + Clone) -> Option<
         (true, true) => {
             let differs = |cell: &str| days(cell, Order::DayFirst) != days(cell, Order::MonthFirst);
             let is_open = cells.clone().any(differs);
-            Some((open_order(cells), is_open))
+            Some((open_order(&cells), is_open))
         }
     }
 }
 
 /// The order of dates that could be either: one on the first of each month has the month first or
 /// last; else points and dashes stand behind days, and slashes behind months.
-fn open_order<'a>(cells: impl Iterator<Item = &'a str> + Clone) -> Order {
+fn open_order<'a>(cells: &(impl Iterator<Item = &'a str> + Clone)) -> Order {
     let number = |cell: &'a str, at: usize| {
         cell.split(['-', '/', '.']).nth(at).and_then(|part| part.trim().parse::<u32>().ok())
     };
@@ -198,10 +198,7 @@ fn day(date: &str, order: Order) -> Option<i64> {
     if let Some(at) = parts.iter().position(|part| month_name(part).is_some()) {
         let month = month_name(parts[at])?;
         // 5 Jan 2024, and Jan 5, 2024, whichever way round the numbers of others are.
-        let (day, year) = match (at, &parts[..]) {
-            (1, [day, _, year]) | (0, [_, day, year]) => (day, year),
-            _ => return None,
-        };
+        let ((1, [day, _, year]) | (0, [_, day, year])) = (at, &parts[..]) else { return None };
         return number_of(full_year(year)?, month, number(day, 2)?);
     }
     let separator = date.chars().find(|c| !c.is_ascii_digit())?;
@@ -277,7 +274,7 @@ fn is_weekday(text: &str) -> bool {
 fn named(text: &str, names: &[&str]) -> Option<usize> {
     let text = text.to_ascii_lowercase();
     let is = |name: &&str| **name == text || (text.len() == 3 && name.starts_with(&text));
-    names.iter().position(|name| is(&name))
+    names.iter().position(is)
 }
 
 /// The share of a day that has passed at a time like `7:05`, `12:30:15.5 PM` or `12:30+02:00`.

@@ -100,12 +100,11 @@ fn size(text: &str, decimal: Decimal) -> Option<f64> {
     };
     match fraction {
         None if digits(&whole) => whole.parse().ok(),
-        None => None,
         // Neither is there in a lone point.
         Some("") if whole.is_empty() => None,
         Some(fraction) if between.is_none() => plain(&format!("{whole}.{fraction}")),
         Some(fraction) if digits(fraction) => format!("{whole}.{fraction}").parse().ok(),
-        Some(_) => None,
+        _ => None,
     }
 }
 

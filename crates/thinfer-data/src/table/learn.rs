@@ -67,7 +67,7 @@ pub(super) fn learn_variable(
         }
         Values::Text(values) => {
             let cells = || present.iter().filter_map(|row| values[*row as usize].as_deref());
-            let date = if full { learn_date(cells(), name, notes) } else { None };
+            let date = if full { learn_date(&cells(), name, notes) } else { None };
             if let Some(kind) = date {
                 // Dates that are all one have no part that varies.
                 (kind.width() > 0).then_some((kind, 0.0))
@@ -105,7 +105,7 @@ pub(super) fn learn_variable(
 
 /// What becomes of text that is dates; nothing where it is not.
 fn learn_date<'a>(
-    cells: impl Iterator<Item = &'a str> + Clone,
+    cells: &(impl Iterator<Item = &'a str> + Clone),
     name: &str,
     notes: &mut Notes,
 ) -> Option<Kind> {

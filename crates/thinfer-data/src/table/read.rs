@@ -93,13 +93,11 @@ impl Format {
         let extension = extension(path);
         if extension.as_deref() == Some("gz") {
             let inner = Path::new(path.file_stem().unwrap_or_default());
-            return match Self::to_read(inner) {
-                Ok((format @ Format::Csv(_), false)) => Ok((format, true)),
-                _ => {
-                    let problem = "is packed, and what is in it must be text; name it .csv.gz, .tsv.gz or .txt.gz, or unpack it";
-                    Err(Error::table(path, problem))
-                }
-            };
+            if let Ok((format @ Format::Csv(_), false)) = Self::to_read(inner) {
+                return Ok((format, true));
+            }
+            let problem = "is packed, and what is in it must be text; name it .csv.gz, .tsv.gz or .txt.gz, or unpack it";
+            return Err(Error::table(path, problem));
         }
         match extension.as_deref() {
             Some("txt") => Ok((Format::Csv(b'\t'), false)),

@@ -81,16 +81,14 @@ impl Source {
     /// characters that no text has.
     pub(super) fn may_be_windows_1252(&self) -> Result<bool> {
         let control = |byte: &u8| *byte < b' ' && !matches!(byte, b'\t' | b'\r' | b'\n');
-        Ok(self.encoding.is_none() && !self.sample()?.iter().any(|byte| control(byte)))
+        Ok(self.encoding.is_none() && !self.sample()?.iter().any(control))
     }
 
     /// UTF-16, where the text begins like it.
     fn with_encoding(mut self) -> Result<Self> {
         self.encoding = match self.sample()?[..] {
-            [0xff, 0xfe, ..] => Some(UTF_16LE),
-            [0xfe, 0xff, ..] => Some(UTF_16BE),
-            [_, 0, _, 0, ..] => Some(UTF_16LE),
-            [0, _, 0, _, ..] => Some(UTF_16BE),
+            [0xff, 0xfe, ..] | [_, 0, _, 0, ..] => Some(UTF_16LE),
+            [0xfe, 0xff, ..] | [0, _, 0, _, ..] => Some(UTF_16BE),
             _ => None,
         };
         Ok(self)

@@ -21,7 +21,7 @@ const SCREEN_STEPS: usize = 7500;
 /// Steps before a screening chain begins to prune.
 const WARM_UP_STEPS: usize = 2000;
 /// Time that the model on the selected variables may take on two cores, about.
-const REFIT_SECONDS: f64 = 60.0;
+const REFIT_SECONDS: f64 = 20.0;
 /// Prior precision δ₁ of a weight of a network with hidden units whose group is in the slab.
 const SLAB_PRECISION: f64 = 10.0;
 /// Prior precision δ₀ of a weight of a network with hidden units whose group is in the spike.

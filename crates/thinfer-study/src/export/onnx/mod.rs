@@ -151,8 +151,7 @@ mod tests {
         let variables = info.table().unwrap().schema.encoding.variables();
         let z = |column: usize, value: f64| match &variables[column].kind {
             thinfer_data::table::Kind::Number { mean, sd } => ((value - mean) / sd) as f32,
-            thinfer_data::table::Kind::Category { means, sds, .. }
-            | thinfer_data::table::Kind::Date { means, sds, .. } => {
+            thinfer_data::table::Kind::Category { means, sds, .. } => {
                 ((value - means[1]) / sds[1]) as f32
             }
             thinfer_data::table::Kind::Date { .. } => panic!("there is no date"),
