@@ -14,7 +14,7 @@ use pyo3::prelude::*;
 use thinfer::Error;
 
 /// What the program says, and what says the same in Python. Longer texts come first.
-const WORDS: [(&str, &str); 20] = [
+const WORDS: [(&str, &str); 23] = [
     ("continue it with --resume", "go on with resume=True"),
     ("replace it with --force", "replace it with force=True"),
     ("start the run again with --force", "start the run again with force=True"),
@@ -32,6 +32,9 @@ const WORDS: [(&str, &str); 20] = [
     ("`--chains`", "`chains`"),
     ("`--holdout`", "`holdout`"),
     ("use `--device cuda", "use `device=\"cuda"),
+    ("`--missing", "`data.missing"),
+    ("`--keep", "`data.keep"),
+    ("`--leave-out", "`data.leave_out"),
     ("pass `--categorical ", "give text instead of numbers in `"),
     ("`--set ", "`"),
     ("--set ", ""),

@@ -108,7 +108,8 @@ impl Predicted {
         let (average, members) = (self.predictive.mean(), means.len() as f64);
         // The variance of an equal-weight mixture: the mean of the variances, and that of the means.
         let sd = |(row, mean): (usize, &f64)| {
-            let within = means.iter().zip(sigmas).map(|(m, s)| noise.variance(m[row], *s));
+            let scales = sigmas.at_row(row);
+            let within = means.iter().zip(scales.iter()).map(|(m, s)| noise.variance(m[row], *s));
             let between = means.iter().map(|m| (m[row] - mean).powi(2));
             self.units.1 * ((within.sum::<f64>() + between.sum::<f64>()) / members).sqrt()
         };

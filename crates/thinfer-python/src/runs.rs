@@ -16,6 +16,7 @@ use thinfer::export::{self, ChainOptions, Format, Options, Samples};
 use thinfer::finish::{Files, Keys, finish};
 use thinfer::posterior::{Posterior, Snapshot};
 use thinfer::run::{self, Control, Mode, RunInfo, RunObserver};
+use thinfer::select::Selected;
 use thinfer::train::Silent;
 use thinfer::{Error, Result, diagnose, report};
 
@@ -143,7 +144,8 @@ pub(crate) fn fit(
     let (trained, diagnosis) = listened(&listener, |stop, observer| {
         let target = config.data.target.clone().unwrap_or_default();
         let task: TaskChoice = config.data.task;
-        let data = Bundle::from_split(&table, &target, task, &Split::All, config.seed)?;
+        let rules = config.data.rules();
+        let data = Bundle::from_split(&table, &target, task, &Split::All, &rules, config.seed)?;
         drop(table);
         let control = Control { stop, observer, device: Device::Cpu, device_name: "cpu" };
         let mut run = run::train_in_memory(&config, Data::Table(data), &control, threads)?;
@@ -344,7 +346,8 @@ impl Run {
     fn report(&self, py: Python<'_>) -> PyResult<String> {
         without_gil(py, || {
             let (whole, evaluated) = self.evaluated()?;
-            report::of_run(whole, &evaluated)
+            let selection = self.folder.as_deref().map(Selected::read).transpose()?.flatten();
+            report::of_run(whole, &evaluated, selection.as_ref())
         })
     }
 
