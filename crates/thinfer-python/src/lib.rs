@@ -3,6 +3,8 @@
 //! What is here moves data and errors across the boundary and nothing else. Whatever takes long
 //! runs without the GIL.
 
+#![expect(clippy::needless_pass_by_value, reason = "Python hands its arguments over")]
+
 mod bytes;
 mod device;
 mod errors;

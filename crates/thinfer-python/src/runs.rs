@@ -235,13 +235,11 @@ impl Run {
 #[pymethods]
 impl Run {
     /// Weights of all samples, with the place of each parameter among them.
-    #[expect(clippy::type_complexity, reason = "it is a tuple for Python")]
     fn weights<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyArray2<f32>>, Vec<Place>)> {
         self.numbers(py, self.info.network.params(), |member| &member.weights)
     }
 
     /// The same of running means and variances.
-    #[expect(clippy::type_complexity, reason = "it is a tuple for Python")]
     fn statistics<'py>(
         &self,
         py: Python<'py>,
@@ -290,7 +288,6 @@ impl Run {
     }
 
     /// The columns of `thinfer predict`, notes, and scores as JSON where the table has the target.
-    #[expect(clippy::type_complexity, reason = "it is a tuple for Python")]
     fn predict<'py>(
         &self,
         py: Python<'py>,

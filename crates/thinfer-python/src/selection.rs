@@ -12,7 +12,6 @@ use crate::tables::Table;
 /// `thinfer select --json` of a table in memory.
 #[pyfunction]
 #[pyo3(signature = (table, target, task, chains, holdout, seed, listener))]
-#[expect(clippy::too_many_arguments, reason = "they are given by name, in Python")]
 pub(crate) fn select(
     table: &Table,
     target: &str,
